@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/core/combine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+
+#include "ops/core/platform.h"
+#include "ops/core/unique.h"
+
+namespace sfctr {
+namespace {
+
+constexpr int64_t kMinOutputsPerPart = 512;
+constexpr int64_t kMinUsesPerRange = 1024;
+constexpr int64_t kAhead = 8;  // rows prefetched ahead; chosen by tests/core/table_benchmark.cc
+
+// What every member of a bag is multiplied by, beside its weight.
+float BagScale(const Positions& positions, int64_t bag) {
+  if (positions.combiner == Combiner::kSum) return 1.0f;
+  float divisor = 0.0f;
+  for (int64_t i = positions.splits[bag]; i < positions.splits[bag + 1]; ++i) {
+    if (positions.inverse[i] == kPadding) continue;
+    const float weight = positions.weights == nullptr ? 1.0f : positions.weights[i];
+    divisor += positions.combiner == Combiner::kMean ? weight : weight * weight;
+  }
+  if (positions.combiner == Combiner::kSqrtN) divisor = std::sqrt(divisor);
+  return divisor == 0.0f ? 0.0f : 1.0f / divisor;
+}
+
+void Gather(const Positions& positions, const std::vector<const float*>& rows,
+            const std::vector<Columns<float>>& outputs, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i) {
+    if (i + kAhead < end && positions.inverse[i + kAhead] != kPadding) {
+      SFCTR_PREFETCH_READ(rows[positions.inverse[i + kAhead]]);
+    }
+    const int32_t u = positions.inverse[i];
+    const float* row = u == kPadding ? nullptr : rows[u];
+    for (const Columns<float>& output : outputs) {
+      float* out = output.data + i * output.stride;
+      if (row == nullptr) {
+        std::fill_n(out, output.dim, 0.0f);
+      } else if (output.dim == 16) {
+        memcpy(out, row, 16 * sizeof(float));  // the common width, without a call
+        row += 16;
+      } else {
+        memcpy(out, row, output.dim * sizeof(float));
+        row += output.dim;
+      }
+    }
+  }
+}
+
+void CombineBag(const Positions& positions, const std::vector<const float*>& rows,
+                const std::vector<Columns<float>>& outputs, int64_t bag) {
+  for (const Columns<float>& output : outputs) std::fill_n(output.data + bag * output.stride, output.dim, 0.0f);
+  const float scale = BagScale(positions, bag);
+  const int64_t end = positions.splits[bag + 1];
+  for (int64_t i = positions.splits[bag]; i < end; ++i) {
+    const int32_t u = positions.inverse[i];
+    if (u == kPadding) continue;
+    const float factor = positions.weights == nullptr ? scale : positions.weights[i] * scale;
+    const float* row = rows[u];
+    for (const Columns<float>& output : outputs) {
+      float* out = output.data + bag * output.stride;
+      for (int64_t c = 0; c < output.dim; ++c) out[c] += factor * row[c];
+      row += output.dim;
+    }
+  }
+}
+
+}  // namespace
+
+Status CheckPositions(const Positions& positions) {
+  if (positions.combiner == Combiner::kNone) return Status();
+  const int64_t* splits = positions.splits;
+  const int64_t last = positions.num_bags;
+  if (splits[0] != 0 || splits[last] != positions.num_ids) {
+    return InvalidArgument("row_splits must go from 0 to the number of ids, " + std::to_string(positions.num_ids) +
+                           "; got " + std::to_string(splits[0]) + " to " + std::to_string(splits[last]) +
+                           ". Pass the row_splits of the same ragged tensor.");
+  }
+  for (int64_t bag = 0; bag < last; ++bag) {
+    if (splits[bag] > splits[bag + 1]) {
+      return InvalidArgument("row_splits must not fall; got " + std::to_string(splits[bag]) + " then " +
+                             std::to_string(splits[bag + 1]) + " at bag " + std::to_string(bag) +
+                             ". Pass the row_splits of a ragged tensor.");
+    }
+  }
+  for (int64_t i = 0; positions.weights != nullptr && i < positions.num_ids; ++i) {
+    if (!std::isfinite(positions.weights[i])) {
+      return InvalidArgument("weights must be finite; got " + std::to_string(positions.weights[i]) +
+                             " at position " + std::to_string(i) + ". Check how the weights are made.");
+    }
+  }
+  return Status();
+}
+
+void GatherAndCombine(const Positions& positions, const std::vector<const float*>& rows,
+                      const std::vector<Columns<float>>& outputs, Executor* executor) {
+  ParallelFor(executor, positions.num_outputs(), kMinOutputsPerPart, [&](int64_t begin, int64_t end) {
+    if (positions.combiner == Combiner::kNone) {
+      Gather(positions, rows, outputs, begin, end);
+    } else {
+      for (int64_t bag = begin; bag < end; ++bag) CombineBag(positions, rows, outputs, bag);
+    }
+  });
+}
+
+UsesByRow::UsesByRow(const Positions& positions, int64_t num_unique) : offsets_(num_unique + 2, 0) {
+  // Counts at u + 2, so that after the prefix sum offsets_[u + 1] is where u's next use goes, and at the end its end.
+  for (int64_t i = 0; i < positions.num_ids; ++i) {
+    if (positions.inverse[i] != kPadding) ++offsets_[positions.inverse[i] + 2];
+  }
+  for (int64_t u = 0; u < num_unique; ++u) offsets_[u + 2] += offsets_[u + 1];
+  outputs_.resize(offsets_[num_unique + 1]);
+  if (positions.combiner == Combiner::kNone) {
+    for (int64_t i = 0; i < positions.num_ids; ++i) {
+      const int32_t u = positions.inverse[i];
+      if (u != kPadding) outputs_[offsets_[u + 1]++] = static_cast<int32_t>(i);
+    }
+  } else {
+    factors_.resize(outputs_.size());
+    for (int64_t bag = 0; bag < positions.num_bags; ++bag) {
+      const float scale = BagScale(positions, bag);
+      for (int64_t i = positions.splits[bag]; i < positions.splits[bag + 1]; ++i) {
+        const int32_t u = positions.inverse[i];
+        if (u == kPadding) continue;
+        const int32_t use = offsets_[u + 1]++;
+        outputs_[use] = static_cast<int32_t>(bag);
+        factors_[use] = positions.weights == nullptr ? scale : positions.weights[i] * scale;
+      }
+    }
+  }
+  offsets_.pop_back();
+}
+
+void UsesByRow::Sum(int64_t u, const std::vector<Columns<const float>>& gradients, float* sum) const {
+  const int32_t begin = offsets_[u];
+  const int32_t end = offsets_[u + 1];
+  for (const Columns<const float>& gradient : gradients) {
+    const int64_t dim = gradient.dim;
+    if (begin == end) {
+      std::fill_n(sum, dim, 0.0f);
+    } else if (factors_.empty()) {
+      memcpy(sum, gradient.data + outputs_[begin] * gradient.stride, dim * sizeof(float));
+      for (int32_t use = begin + 1; use < end; ++use) {
+        const float* g = gradient.data + outputs_[use] * gradient.stride;
+        for (int64_t c = 0; c < dim; ++c) sum[c] += g[c];
+      }
+    } else {
+      std::fill_n(sum, dim, 0.0f);
+      for (int32_t use = begin; use < end; ++use) {
+        const float* g = gradient.data + outputs_[use] * gradient.stride;
+        for (int64_t c = 0; c < dim; ++c) sum[c] += factors_[use] * g[c];
+      }
+    }
+    sum += dim;
+  }
+}
+
+void UsesByRow::ForRanges(Executor* executor, const std::function<void(int64_t, int64_t)>& body) const {
+  const int64_t num_rows = num_unique();
+  if (num_rows == 0) return;
+  const auto work_before = [&](int64_t u) { return u + offsets_[u]; };
+  const int64_t work = work_before(num_rows);
+  int parts = NumParts(*executor, work, kMinUsesPerRange);
+  if (parts > 1) parts *= 4;  // the frequent ids come first: small ranges even that out
+  const auto range_begin = [&](int part) {
+    const int64_t target = PartBegin(work, part, parts);
+    int64_t low = 0;
+    for (int64_t high = num_rows; low < high;) {
+      const int64_t middle = (low + high) / 2;
+      if (work_before(middle) < target) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return part == parts ? num_rows : low;
+  };
+  executor->Run(parts, [&](int part) {
+    const int64_t begin = range_begin(part);
+    const int64_t end = range_begin(part + 1);
+    if (begin < end) body(begin, end);
+  });
+}
+
+}  // namespace sfctr

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/core/id_index.h"
+
+#include <cstring>
+#include <new>
+
+namespace sfctr {
+namespace {
+
+constexpr int kSlots = 8;
+
+// At most 7 of 8 slots are used: probes stay short and there is always a free slot to end at.
+uint32_t MaxSize(uint32_t mask) { return (mask + 1) * (kSlots - 1); }
+
+}  // namespace
+
+void IdIndex::FreeBuckets::operator()(Bucket* buckets) const { ::operator delete[](buckets, std::align_val_t{64}); }
+
+IdIndex::Buckets IdIndex::NewBuckets(uint32_t num_buckets) {
+  const size_t bytes = sizeof(Bucket) * num_buckets;
+  auto* buckets = static_cast<Bucket*>(::operator new[](bytes, std::align_val_t{64}));
+  memset(buckets, 0xFF, bytes);  // kNoRow everywhere
+  return Buckets(buckets);
+}
+
+IdIndex::IdIndex() : shards_(kNumShards) {
+  for (Shard_& shard : shards_) {
+    shard.segments.push_back(std::make_unique<Segment>());
+    shard.segments.back()->buckets = NewBuckets(1);
+    shard.directory.push_back(shard.segments.back().get());
+  }
+}
+
+void IdIndex::Place(Bucket* buckets, uint32_t mask, uint32_t hash, uint32_t row) {
+  for (uint32_t b = hash & mask;; b = (b + 1) & mask) {
+    Bucket& bucket = buckets[b];
+    for (int slot = 0; slot < kSlots; ++slot) {
+      if (bucket.row[slot] != kNoRow) continue;
+      bucket.hash[slot] = hash;
+      bucket.row[slot] = row;
+      return;
+    }
+  }
+}
+
+void IdIndex::Grow(Segment* segment) {
+  const uint32_t mask = 2 * segment->mask + 1;
+  Buckets buckets = NewBuckets(mask + 1);
+  for (uint32_t b = 0; b <= segment->mask; ++b) {
+    const Bucket& bucket = segment->buckets[b];
+    for (int slot = 0; slot < kSlots && bucket.row[slot] != kNoRow; ++slot) {
+      Place(buckets.get(), mask, bucket.hash[slot], bucket.row[slot]);
+    }
+  }
+  segment->buckets = std::move(buckets);
+  segment->mask = mask;
+}
+
+void IdIndex::Split(Shard_* shard, Segment* segment, uint32_t hash) {
+  if (segment->local_depth == shard->depth) {
+    std::vector<Segment*> directory(2 * shard->directory.size());
+    for (size_t i = 0; i < directory.size(); ++i) directory[i] = shard->directory[i / 2];
+    shard->directory = std::move(directory);
+    ++shard->depth;
+  }
+  shard->segments.push_back(std::make_unique<Segment>());
+  Segment* high = shard->segments.back().get();
+  ++segment->local_depth;
+  high->local_depth = segment->local_depth;
+  high->mask = segment->mask;
+  high->buckets = NewBuckets(high->mask + 1);
+  Buckets low = NewBuckets(segment->mask + 1);
+  const int bit = 32 - kShardBits - segment->local_depth;
+  uint32_t low_size = 0;
+  for (uint32_t b = 0; b <= segment->mask; ++b) {
+    const Bucket& bucket = segment->buckets[b];
+    for (int slot = 0; slot < kSlots && bucket.row[slot] != kNoRow; ++slot) {
+      if ((bucket.hash[slot] >> bit) & 1) {
+        Place(high->buckets.get(), high->mask, bucket.hash[slot], bucket.row[slot]);
+        ++high->size;
+      } else {
+        Place(low.get(), segment->mask, bucket.hash[slot], bucket.row[slot]);
+        ++low_size;
+      }
+    }
+  }
+  segment->buckets = std::move(low);
+  segment->size = low_size;
+  // The directory slots of the old segment are one aligned run; its upper half is the new segment's.
+  const int free_bits = shard->depth - segment->local_depth;
+  const uint32_t first_high = ((DirectorySlot(hash) >> free_bits) | 1u) << free_bits;
+  for (uint32_t i = 0; i < (1u << free_bits); ++i) shard->directory[first_high + i] = high;
+}
+
+void IdIndex::Insert(uint32_t hash, uint32_t row) {
+  Shard_& shard = shards_[Shard(hash)];
+  Segment* segment = shard.directory[DirectorySlot(hash)];
+  while (segment->size >= MaxSize(segment->mask)) {
+    // The bits of the directory and of the bucket must not meet: beyond that a segment only doubles.
+    const bool may_split = segment->local_depth < 32 - kShardBits - 12;
+    if (segment->mask + 1 < kMaxBuckets || !may_split) {
+      Grow(segment);
+    } else {
+      Split(&shard, segment, hash);
+      segment = shard.directory[DirectorySlot(hash)];
+    }
+  }
+  Place(segment->buckets.get(), segment->mask, hash, row);
+  ++segment->size;
+}
+
+int64_t IdIndex::memory_bytes() const {
+  int64_t bytes = 0;
+  for (const Shard_& shard : shards_) {
+    bytes += static_cast<int64_t>(shard.directory.capacity() * sizeof(Segment*));
+    for (const auto& segment : shard.segments) {
+      bytes += static_cast<int64_t>(sizeof(Segment) + (segment->mask + 1) * sizeof(Bucket));
+    }
+  }
+  return bytes;
+}
+
+}  // namespace sfctr

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/core/table.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "ops/core/unique.h"
+
+namespace sfctr {
+namespace {
+
+constexpr int64_t kMinRowsPerPart = 512;
+constexpr int64_t kMinFloatsPerPart = 1 << 15;
+constexpr int64_t kAhead = 8;  // rows prefetched ahead; chosen by tests/core/table_benchmark.cc
+
+bool AllFinite(const float* values, int64_t n) {
+  // An exponent of all ones is an infinity or a NaN. Without a branch per value, so that it is vectorised.
+  uint32_t worst = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    uint32_t bits;
+    memcpy(&bits, values + i, sizeof(bits));
+    worst = std::max(worst, bits & 0x7F800000u);
+  }
+  return worst != 0x7F800000u;
+}
+
+Status CheckFinite(const Gradient& gradient, Executor* executor) {
+  const int64_t num_rows = gradient.use.positions.num_outputs();
+  for (const Columns<const float>& columns : gradient.columns) {
+    std::atomic<bool> finite{true};
+    ParallelFor(executor, num_rows * columns.dim, kMinFloatsPerPart, [&](int64_t begin, int64_t end) {
+      if (!AllFinite(columns.data + begin, end - begin)) finite = false;
+    });
+    if (finite) continue;
+    int64_t i = 0;
+    while (std::isfinite(columns.data[i])) ++i;
+    const int64_t output = i / columns.dim;
+    std::string where = "bag " + std::to_string(output);
+    if (gradient.use.positions.combiner == Combiner::kNone) {
+      const int32_t u = gradient.use.positions.inverse[output];
+      where = u == kPadding ? "padding at position " + std::to_string(output)
+                            : "id " + std::to_string(gradient.use.unique_ids[u]);
+    }
+    return InvalidArgument("gradients must be finite; got " + std::to_string(columns.data[i]) + " for " + where +
+                           ". No row was changed. Lower the learning rate, clip gradients, or check the inputs.");
+  }
+  return Status();
+}
+
+Status CheckLearningRates(const RowLayout& layout, const std::vector<float>& learning_rates) {
+  for (size_t g = 0; g < learning_rates.size(); ++g) {
+    const bool ftrl = layout.groups()[g].optimizer.kind == OptimizerKind::kFtrl;
+    const float lr = learning_rates[g];
+    if (std::isfinite(lr) && (ftrl ? lr > 0.0f : lr >= 0.0f)) continue;
+    return InvalidArgument(std::string("learning_rate must be finite and ") + (ftrl ? "above 0 (FTRL)" : "not below 0") +
+                           "; got " + std::to_string(lr) + ". Check the schedule or the callback that sets it.");
+  }
+  return Status();
+}
+
+}  // namespace
+
+Table::Table(std::string name, int64_t input_dim, RowLayout layout, Status* status)
+    : name_(std::move(name)), store_(input_dim, std::move(layout), status) {
+  learning_rates_.assign(store_.layout().groups().size(), 0.0f);
+}
+
+Status Table::Create(std::string name, int64_t input_dim, RowLayout layout, std::shared_ptr<Table>* table) {
+  if (input_dim < 0 || input_dim > static_cast<int64_t>(kNoRow)) {
+    return InvalidArgument("input_dim must be in [1, " + std::to_string(kNoRow) + "], or 0 for any id; got " +
+                           std::to_string(input_dim) + ". Leave it out to accept any 64-bit id.");
+  }
+  Status status;
+  std::shared_ptr<Table> created(new Table(std::move(name), input_dim, std::move(layout), &status));
+  if (status.ok()) *table = std::move(created);
+  return status;
+}
+
+Status Table::Lookup(const Use& use, const std::vector<Columns<float>>& outputs, bool training, uint32_t* rows,
+                     Executor* executor) {
+  SFCTR_RETURN_IF_ERROR(CheckPositions(use.positions));
+  SFCTR_RETURN_IF_ERROR(store_.CheckIds(use.unique_ids, use.num_unique));
+  std::vector<float> learning_rates;
+  {
+    std::lock_guard<std::mutex> lock(step_mutex_);
+    SFCTR_RETURN_IF_ERROR(Flush(executor));
+    if (training) ++open_lookups_;
+    if (layout().catches_up()) learning_rates = learning_rates_;
+  }
+  std::shared_lock<std::shared_mutex> lock(store_mutex_);
+  store_.Find(use.unique_ids, use.num_unique, rows, executor);
+
+  // Rows are read where they are, except what no row holds: initial values, and rows that owe skipped steps.
+  const int64_t embedding_floats = layout().embedding_floats();
+  const int64_t row_floats = layout().row_floats();
+  const bool catches_up = layout().catches_up();
+  std::vector<const float*> pointers(use.num_unique);
+  int64_t num_made = 0;
+  for (int64_t u = 0; u < use.num_unique; ++u) num_made += catches_up || rows[u] == kNoRow;
+  const int64_t made_floats = catches_up ? row_floats : embedding_floats;
+  std::vector<float> made(num_made * made_floats);
+  for (int64_t u = 0, next = 0; u < use.num_unique; ++u) {
+    pointers[u] =
+        catches_up || rows[u] == kNoRow ? made.data() + made_floats * next++ : store_.row(rows[u]);
+  }
+  if (num_made > 0) {
+    ParallelFor(executor, use.num_unique, kMinRowsPerPart, [&](int64_t begin, int64_t end) {
+      for (int64_t u = begin; u < end; ++u) {
+        auto* row = const_cast<float*>(pointers[u]);  // into `made`
+        if (rows[u] == kNoRow) {
+          layout().InitializeEmbedding(use.unique_ids[u], row);
+        } else if (catches_up) {
+          memcpy(row, store_.row(rows[u]), row_floats * sizeof(float));
+          layout().CatchUp(learning_rates, static_cast<uint32_t>(step_), row);
+        }
+      }
+    });
+  }
+  GatherAndCombine(use.positions, pointers, outputs, executor);
+  return Status();
+}
+
+Status Table::CheckPush(const std::vector<Gradient>& gradients, const std::vector<float>& learning_rates,
+                        Executor* executor) const {
+  SFCTR_RETURN_IF_ERROR(CheckLearningRates(layout(), learning_rates));
+  for (const Gradient& gradient : gradients) SFCTR_RETURN_IF_ERROR(CheckFinite(gradient, executor));
+  return Status();
+}
+
+void Table::Abandon() {
+  std::lock_guard<std::mutex> lock(step_mutex_);
+  pending_.clear();
+  open_lookups_ = 0;
+}
+
+Status Table::Push(std::vector<Gradient> gradients, const std::vector<float>& learning_rates, Executor* executor) {
+  std::lock_guard<std::mutex> lock(step_mutex_);
+  learning_rates_ = learning_rates;
+  open_lookups_ = std::max<int64_t>(0, open_lookups_ - static_cast<int64_t>(gradients.size()));
+  for (Gradient& gradient : gradients) pending_.push_back(std::move(gradient));
+  return open_lookups_ == 0 ? Flush(executor) : Status();
+}
+
+Status Table::Flush(Executor* executor) {
+  if (pending_.empty()) return Status();
+  const std::vector<Gradient> gradients = std::move(pending_);
+  pending_.clear();
+  open_lookups_ = 0;
+  std::unique_lock<std::shared_mutex> lock(store_mutex_);
+  return gradients.size() == 1 ? Apply(gradients[0], executor) : ApplyMerged(gradients, executor);
+}
+
+Status Table::Apply(const Gradient& gradient, Executor* executor) {
+  const Use& use = gradient.use;
+  std::vector<uint32_t> rows(gradient.rows, gradient.rows + use.num_unique);
+  if (std::find(rows.begin(), rows.end(), kNoRow) != rows.end()) {
+    // Another update may have created them since the lookup.
+    store_.Find(use.unique_ids, use.num_unique, rows.data(), executor);
+    SFCTR_RETURN_IF_ERROR(store_.Create(use.unique_ids, use.num_unique, rows.data(), executor));
+  }
+  ++step_;
+  const std::vector<ColumnGroup>& groups = layout().groups();
+  std::vector<UpdateScalars> scalars;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    scalars.push_back(MakeUpdateScalars(groups[g].optimizer, learning_rates_[g], static_cast<uint32_t>(step_)));
+  }
+  const UsesByRow uses(use.positions, use.num_unique);
+  uses.ForRanges(executor, [&](int64_t begin, int64_t end) {
+    std::vector<float> sum(layout().embedding_floats());
+    for (int64_t u = begin; u < std::min(begin + kAhead, end); ++u) store_.PrefetchForWrite(rows[u]);
+    for (int64_t u = begin; u < end; ++u) {
+      if (u + kAhead < end) store_.PrefetchForWrite(rows[u + kAhead]);
+      uses.Sum(u, gradient.columns, sum.data());
+      float* row = store_.row(rows[u]);
+      for (size_t g = 0; g < groups.size(); ++g) {
+        const ColumnGroup& group = groups[g];
+        UpdateRow(group.optimizer, scalars[g], group.dim, sum.data() + group.embedding_offset,
+                  row + group.embedding_offset, row + group.state_offset);
+      }
+    }
+  });
+  return Status();
+}
+
+Status Table::ApplyMerged(const std::vector<Gradient>& gradients, Executor* executor) {
+  // Sum each use by its own unique ids, then treat the sums as one use with duplicates.
+  int64_t total = 0;
+  for (const Gradient& gradient : gradients) total += gradient.use.num_unique;
+  const int64_t width = layout().embedding_floats();
+  std::vector<float> sums(total * width);
+  std::vector<int64_t> ids;
+  ids.reserve(total);
+  for (const Gradient& gradient : gradients) {
+    const Use& use = gradient.use;
+    float* const out = sums.data() + static_cast<int64_t>(ids.size()) * width;
+    const UsesByRow uses(use.positions, use.num_unique);
+    uses.ForRanges(executor, [&](int64_t begin, int64_t end) {
+      for (int64_t u = begin; u < end; ++u) uses.Sum(u, gradient.columns, out + u * width);
+    });
+    ids.insert(ids.end(), use.unique_ids, use.unique_ids + use.num_unique);
+  }
+  std::vector<int64_t> unique_ids(total);
+  std::vector<int32_t> inverse(total);
+  Gradient merged;
+  merged.use.num_unique = Unique(ids.data(), total, std::nullopt, unique_ids.data(), inverse.data(), executor);
+  merged.use.unique_ids = unique_ids.data();
+  merged.use.positions.inverse = inverse.data();
+  merged.use.positions.num_ids = total;
+  std::vector<uint32_t> rows(merged.use.num_unique, kNoRow);
+  merged.rows = rows.data();
+  for (const ColumnGroup& group : layout().groups()) {
+    merged.columns.push_back({sums.data() + group.embedding_offset, width, group.dim});
+  }
+  return Apply(merged, executor);
+}
+
+TableStats Table::Stats(Executor* executor) {
+  std::lock_guard<std::mutex> step_lock(step_mutex_);
+  Flush(executor);
+  std::shared_lock<std::shared_mutex> lock(store_mutex_);
+  return {store_.size(), store_.row_bytes(), store_.index_bytes(), step_};
+}
+
+Status Table::Export(int64_t cursor, int64_t max_rows, int64_t width, std::vector<int64_t>* ids,
+                     const std::function<float*(int64_t num_rows)>& allocate_values, int64_t* next_cursor,
+                     Executor* executor) {
+  const int64_t row_floats = layout().row_floats();
+  if (width != layout().embedding_floats() && width != row_floats) {
+    return InvalidArgument("width must be " + std::to_string(layout().embedding_floats()) + " (embedding) or " +
+                           std::to_string(row_floats) + " (whole row); got " + std::to_string(width) + ".");
+  }
+  std::lock_guard<std::mutex> step_lock(step_mutex_);
+  SFCTR_RETURN_IF_ERROR(Flush(executor));
+  std::shared_lock<std::shared_mutex> lock(store_mutex_);
+  std::vector<uint32_t> rows;
+  int64_t row = store_.NextRow(std::max<int64_t>(0, cursor));
+  for (; row >= 0 && static_cast<int64_t>(rows.size()) < max_rows; row = store_.NextRow(row + 1)) {
+    rows.push_back(static_cast<uint32_t>(row));
+  }
+  *next_cursor = row;
+  ids->resize(rows.size());
+  const auto num_rows = static_cast<int64_t>(rows.size());
+  float* values = allocate_values(num_rows);
+  if (values == nullptr) return ResourceExhausted("no memory for " + std::to_string(num_rows * width * 4) + " bytes");
+  const bool catch_up = layout().catches_up() && width != row_floats;
+  ParallelFor(executor, num_rows, kMinRowsPerPart, [&](int64_t begin, int64_t end) {
+    std::vector<float> buffer(row_floats);
+    for (int64_t i = begin; i < end; ++i) {
+      (*ids)[i] = store_.id_of(rows[i]);
+      const float* source = store_.row(rows[i]);
+      if (catch_up) {
+        memcpy(buffer.data(), source, row_floats * sizeof(float));
+        layout().CatchUp(learning_rates_, static_cast<uint32_t>(step_), buffer.data());
+        source = buffer.data();
+      }
+      memcpy(values + i * width, source, width * sizeof(float));
+    }
+  });
+  return Status();
+}
+
+Status Table::Import(const int64_t* ids, int64_t num_ids, const float* values, int64_t width, Executor* executor) {
+  if (width != layout().embedding_floats() && width != layout().row_floats()) {
+    return InvalidArgument("rows must be " + std::to_string(layout().embedding_floats()) +
+                           " floats wide (embedding) or " + std::to_string(layout().row_floats()) +
+                           " (embedding and optimizer state); got " + std::to_string(width) +
+                           ". Load them into a table of the same output_dim and optimizer.");
+  }
+  SFCTR_RETURN_IF_ERROR(store_.CheckIds(ids, num_ids));
+  std::vector<int64_t> unique_ids(num_ids);
+  std::vector<int32_t> inverse(num_ids);
+  const int64_t num_unique = Unique(ids, num_ids, std::nullopt, unique_ids.data(), inverse.data(), executor);
+  if (num_unique != num_ids) {
+    int64_t i = 0;
+    while (inverse[i] == i) ++i;
+    return InvalidArgument("ids must be distinct; got " + std::to_string(ids[i]) + " twice. Pass every id once.");
+  }
+  std::lock_guard<std::mutex> step_lock(step_mutex_);
+  SFCTR_RETURN_IF_ERROR(Flush(executor));
+  std::unique_lock<std::shared_mutex> lock(store_mutex_);
+  std::vector<uint32_t> rows(num_ids, kNoRow);
+  store_.Find(ids, num_ids, rows.data(), executor);
+  SFCTR_RETURN_IF_ERROR(store_.Create(ids, num_ids, rows.data(), executor));
+  ParallelFor(executor, num_ids, kMinRowsPerPart, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) memcpy(store_.row(rows[i]), values + i * width, width * sizeof(float));
+  });
+  return Status();
+}
+
+Status Table::set_step(int64_t step, Executor* executor) {
+  if (step < 0 || step > int64_t{0xFFFFFFFF}) {
+    return InvalidArgument("step must be in [0, 2^32); got " + std::to_string(step) + ".");
+  }
+  std::lock_guard<std::mutex> step_lock(step_mutex_);
+  SFCTR_RETURN_IF_ERROR(Flush(executor));
+  std::unique_lock<std::shared_mutex> lock(store_mutex_);
+  step_ = step;
+  return Status();
+}
+
+}  // namespace sfctr

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/core/unique.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "ops/core/hash.h"
+
+namespace sfctr {
+namespace {
+
+// Below this, one table in one thread is faster. Chosen by tests/core/unique_benchmark.cc.
+constexpr int64_t kMinParallel = 16384;
+// Ids of one partition: its table of 8-byte entries at most half full takes 256 KiB.
+constexpr int64_t kPartitionIds = 16384;
+constexpr int kMaxPartitions = 4096;
+
+struct Entry {
+  uint32_t hash;
+  int32_t position;  // of the first appearance; -1: free
+};
+
+int64_t TableSize(int64_t num_ids) {
+  int64_t size = 16;
+  while (size < 2 * num_ids) size *= 2;
+  return size;
+}
+
+// Position of the first appearance of ids[position]; notes it in the table if this is the first.
+inline int32_t FirstPosition(const int64_t* ids, uint32_t hash, int32_t position, Entry* table, uint32_t mask) {
+  const int64_t id = ids[position];
+  for (uint32_t slot = hash & mask;; slot = (slot + 1) & mask) {
+    Entry& entry = table[slot];
+    if (entry.position < 0) {
+      entry = {hash, position};
+      return position;
+    }
+    if (entry.hash == hash && ids[entry.position] == id) return entry.position;
+  }
+}
+
+int64_t UniqueSequential(const int64_t* ids, int64_t num_ids, std::optional<int64_t> padding_id, int64_t* unique_ids,
+                         int32_t* inverse) {
+  struct Slot {
+    uint32_t hash;
+    int32_t unique;  // -1: free
+  };
+  const int64_t size = TableSize(num_ids);
+  std::vector<Slot> table(size, Slot{0, -1});
+  const auto mask = static_cast<uint32_t>(size - 1);
+  int32_t num_unique = 0;
+  for (int64_t i = 0; i < num_ids; ++i) {
+    const int64_t id = ids[i];
+    if (padding_id.has_value() && id == *padding_id) {
+      inverse[i] = kPadding;
+      continue;
+    }
+    const uint32_t hash = IndexHash(id);
+    for (uint32_t slot = hash & mask;; slot = (slot + 1) & mask) {
+      Slot& entry = table[slot];
+      if (entry.unique < 0) {
+        entry = {hash, num_unique};
+        unique_ids[num_unique] = id;
+        inverse[i] = num_unique++;
+        break;
+      }
+      if (entry.hash == hash && unique_ids[entry.unique] == id) {
+        inverse[i] = entry.unique;
+        break;
+      }
+    }
+  }
+  return num_unique;
+}
+
+}  // namespace
+
+int64_t Unique(const int64_t* ids, int64_t num_ids, std::optional<int64_t> padding_id, int64_t* unique_ids,
+               int32_t* inverse, Executor* executor) {
+  if (num_ids < kMinParallel) return UniqueSequential(ids, num_ids, padding_id, unique_ids, inverse);
+
+  const int num_ranges = executor->num_threads();
+  int partition_bits = 0;
+  while ((int64_t{1} << partition_bits) < num_ranges || (num_ids >> partition_bits) > kPartitionIds) {
+    if ((1 << partition_bits) == kMaxPartitions) break;
+    ++partition_bits;
+  }
+  const int num_partitions = 1 << partition_bits;
+  const auto partition_of = [=](uint32_t hash) {
+    return static_cast<int>((static_cast<uint64_t>(hash) << partition_bits) >> 32);
+  };
+  const auto is_padding = [&](int64_t i) { return padding_id.has_value() && ids[i] == *padding_id; };
+
+  // Count, per range of positions and partition; then place (hash, position) grouped by partition, ranges in order.
+  std::vector<int64_t> offsets(static_cast<size_t>(num_ranges) * num_partitions + 1, 0);
+  std::vector<uint32_t> hashes(num_ids);
+  executor->Run(num_ranges, [&](int range) {
+    std::vector<int64_t> counts(num_partitions, 0);
+    const int64_t end = PartBegin(num_ids, range + 1, num_ranges);
+    for (int64_t i = PartBegin(num_ids, range, num_ranges); i < end; ++i) {
+      hashes[i] = IndexHash(ids[i]);
+      ++counts[partition_of(hashes[i])];
+    }
+    for (int p = 0; p < num_partitions; ++p) offsets[static_cast<size_t>(p) * num_ranges + range] = counts[p];
+  });
+  int64_t total = 0;
+  for (int64_t& offset : offsets) total += std::exchange(offset, total);
+  std::vector<Entry> grouped(num_ids);
+  executor->Run(num_ranges, [&](int range) {
+    std::vector<int64_t> next(num_partitions);
+    for (int p = 0; p < num_partitions; ++p) next[p] = offsets[static_cast<size_t>(p) * num_ranges + range];
+    const int64_t end = PartBegin(num_ids, range + 1, num_ranges);
+    for (int64_t i = PartBegin(num_ids, range, num_ranges); i < end; ++i) {
+      grouped[next[partition_of(hashes[i])]++] = {hashes[i], static_cast<int32_t>(i)};
+    }
+  });
+
+  // Per partition: inverse[i] = position of the first appearance of ids[i].
+  const int num_groups = std::min(num_partitions, num_ranges);
+  executor->Run(num_groups, [&](int group) {
+    std::vector<Entry> table;
+    const int last = static_cast<int>(PartBegin(num_partitions, group + 1, num_groups));
+    for (int p = static_cast<int>(PartBegin(num_partitions, group, num_groups)); p < last; ++p) {
+      const int64_t begin = offsets[static_cast<size_t>(p) * num_ranges];
+      const int64_t end = offsets[static_cast<size_t>(p + 1) * num_ranges];
+      const int64_t size = TableSize(end - begin);
+      table.assign(size, Entry{0, -1});
+      for (int64_t k = begin; k < end; ++k) {
+        const int32_t i = grouped[k].position;
+        inverse[i] = is_padding(i)
+                         ? kPadding
+                         : FirstPosition(ids, grouped[k].hash, i, table.data(), static_cast<uint32_t>(size - 1));
+      }
+    }
+  });
+
+  // Number the first appearances in the order of their positions, then replace positions by numbers.
+  std::vector<int64_t> first_rank(num_ranges + 1, 0);
+  executor->Run(num_ranges, [&](int range) {
+    int64_t count = 0;
+    const int64_t end = PartBegin(num_ids, range + 1, num_ranges);
+    for (int64_t i = PartBegin(num_ids, range, num_ranges); i < end; ++i) count += inverse[i] == i;
+    first_rank[range + 1] = count;
+  });
+  for (int range = 0; range < num_ranges; ++range) first_rank[range + 1] += first_rank[range];
+  auto* rank = reinterpret_cast<int32_t*>(hashes.data());  // the hashes are done with
+  executor->Run(num_ranges, [&](int range) {
+    int64_t next = first_rank[range];
+    const int64_t end = PartBegin(num_ids, range + 1, num_ranges);
+    for (int64_t i = PartBegin(num_ids, range, num_ranges); i < end; ++i) {
+      if (inverse[i] != i) continue;
+      unique_ids[next] = ids[i];
+      rank[i] = static_cast<int32_t>(next++);
+    }
+  });
+  executor->Run(num_ranges, [&](int range) {
+    const int64_t end = PartBegin(num_ids, range + 1, num_ranges);
+    for (int64_t i = PartBegin(num_ids, range, num_ranges); i < end; ++i) {
+      if (inverse[i] != kPadding) inverse[i] = rank[inverse[i]];
+    }
+  });
+  return first_rank[num_ranges];
+}
+
+}  // namespace sfctr
