@@ -156,9 +156,7 @@ def find_tensorflow() -> TensorFlow:
     except Exception as error:
         raise ConfigureError(f"TensorFlow in {sys.executable} does not import: {error}") from error
     check_tensorflow_version(tf.__version__)
-    found = parse_tensorflow_flags(
-        tf.__version__, tf.sysconfig.get_compile_flags(), tf.sysconfig.get_link_flags()
-    )
+    found = parse_tensorflow_flags(tf.__version__, tf.sysconfig.get_compile_flags(), tf.sysconfig.get_link_flags())
     for path in (found.include_dir, found.library):
         if not os.path.exists(path):
             raise ConfigureError(f"TensorFlow {found.version} names {path}, which is missing. Install it again.")
@@ -190,7 +188,7 @@ def find_cuda(environ: Mapping[str, str], which: Callable[[str], str | None] = s
 
 def bazel_flags(bazel: Bazel, debian_rules: pathlib.Path = _DEBIAN_RULES) -> list[str]:
     """Returns the flags with which this Bazel builds the one WORKSPACE; raises if it cannot."""
-    if bazel.version is not None and not (_MIN_BAZEL <= bazel.version and bazel.version[0] <= _MAX_BAZEL_MAJOR):
+    if bazel.version is not None and not (bazel.version >= _MIN_BAZEL and bazel.version[0] <= _MAX_BAZEL_MAJOR):
         raise ConfigureError(
             f"Bazel must be {_dotted(_MIN_BAZEL)} to {_MAX_BAZEL_MAJOR}.x; got {_dotted(bazel.version)} "
             f"({bazel.binary}). Name another one with --bazel=PROGRAM."
@@ -257,10 +255,15 @@ class _Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = _Parser(
-        prog="configure.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+        prog="configure.py",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     parser.add_argument("--bazel", metavar="PROGRAM", help="Bazel to build with (default: bazel or bazelisk on PATH)")
-    parser.add_argument("--output", metavar="FILE", default=".sfctr.bazelrc", help="file to write (default: %(default)s)")
+    parser.add_argument(
+        "--output", metavar="FILE", default=".sfctr.bazelrc", help="file to write (default: %(default)s)"
+    )
     parser.add_argument(
         "--output_base", metavar="DIR", help="where Bazel keeps its outputs (default: .bazel/tf<minor version>)"
     )
@@ -276,7 +279,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     output_base = _ROOT / (args.output_base or f".bazel/tf{tensorflow.minor}")
     output = _ROOT / args.output
-    output.write_text(fragment(tensorflow, flags, cuda, sys.executable, output_base), encoding="utf-8")
+    output.write_text(fragment(tensorflow, flags, cuda, os.path.abspath(sys.executable), output_base), encoding="utf-8")
     version = _dotted(bazel.version) if bazel.version else "of the distribution"
     print(f"TensorFlow {tensorflow.version} ({os.path.dirname(tensorflow.library)})")
     print(f"Bazel {version} ({bazel.binary})")
