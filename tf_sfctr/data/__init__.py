@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Readers that turn files of clicks into `tf.data.Dataset`s of numbers, 64-bit ids and labels."""
+
+from tf_sfctr.data._criteo import criteo
+from tf_sfctr.data._csv import csv
+from tf_sfctr.data._options import ReadOptions, SkippedLines
+from tf_sfctr.data.ids import fingerprint, hash_ids, hash_strings, stock_hash_ids, stock_hash_strings
+
+__all__ = [
+    "ReadOptions",
+    "SkippedLines",
+    "criteo",
+    "csv",
+    "fingerprint",
+    "hash_ids",
+    "hash_strings",
+    "stock_hash_ids",
+    "stock_hash_strings",
+]
