@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ops/kernels/kernel_util.h"
+#include "ops/kernels/table_resource.h"
+#include "ops/kernels/uses.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace sfctr {
+namespace {
+
+using ::tensorflow::OpInputList;
+using ::tensorflow::OpKernel;
+using ::tensorflow::OpKernelConstruction;
+using ::tensorflow::OpKernelContext;
+using ::tensorflow::Tensor;
+
+// What one table gets in this step.
+struct TablePush {
+  std::shared_ptr<Table> table;
+  std::vector<Gradient> gradients;
+  std::vector<float> learning_rates;
+  int first_use;
+  Status status;
+};
+
+class ApplyGradientsOp : public OpKernel {
+ public:
+  explicit ApplyGradientsOp(OpKernelConstruction* ctx) : OpKernel(ctx) { OP_REQUIRES_OK(ctx, uses_.Read(ctx)); }
+
+  void Compute(OpKernelContext* ctx) override {
+    std::vector<TablePush> pushes;
+    OP_REQUIRES_OK(ctx, Gather(ctx, &pushes));
+    const int num_tables = static_cast<int>(pushes.size());
+
+    // All are checked before any is changed.
+    PoolExecutor pool(ctx);
+    for (const bool checking : {true, false}) {
+      RunEach(num_tables, &pool, [&](int t, Executor* executor) {
+        TablePush& push = pushes[t];
+        push.status = checking ? push.table->CheckPush(push.gradients, push.learning_rates, executor)
+                               : push.table->Push(std::move(push.gradients), push.learning_rates, executor);
+      });
+      for (const TablePush& push : pushes) {
+        if (push.status.ok()) continue;
+        for (const TablePush& other : pushes) other.table->Abandon();
+        OP_REQUIRES_OK(ctx, ToTfStatus(absl::StrCat(uses_.feature(push.first_use), ", table '", push.table->name(), "'"),
+                                       push.status));
+      }
+    }
+    Tensor* done = nullptr;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {}, &done));
+    done->scalar<float>()() = 0.0f;
+  }
+
+ private:
+  absl::Status Gather(OpKernelContext* ctx, std::vector<TablePush>* pushes) const {
+    OpInputList unique_ids, inverses, rows, splits, weights, gradients, learning_rates;
+    TF_RETURN_IF_ERROR(ctx->input_list("unique_ids", &unique_ids));
+    TF_RETURN_IF_ERROR(ctx->input_list("inverse", &inverses));
+    TF_RETURN_IF_ERROR(ctx->input_list("rows", &rows));
+    TF_RETURN_IF_ERROR(ctx->input_list("splits", &splits));
+    TF_RETURN_IF_ERROR(ctx->input_list("weights", &weights));
+    TF_RETURN_IF_ERROR(ctx->input_list("gradients", &gradients));
+    TF_RETURN_IF_ERROR(ctx->input_list("learning_rates", &learning_rates));
+    int next_gradient = 0;
+    for (int i = 0; i < uses_.size(); ++i) {
+      std::shared_ptr<Table> table;
+      TF_RETURN_IF_ERROR(GetTable(ctx, i, &table));
+      Gradient gradient;
+      gradient.use.unique_ids = unique_ids[i].flat<int64_t>().data();
+      gradient.use.num_unique = unique_ids[i].NumElements();
+      TF_RETURN_IF_ERROR(
+          uses_.SetPositions(i, inverses[i].NumElements(), splits, weights, &gradient.use.positions));
+      gradient.use.positions.inverse = inverses[i].flat<int32_t>().data();
+      gradient.rows = reinterpret_cast<const uint32_t*>(rows[i].flat<int32_t>().data());
+      const std::vector<ColumnGroup>& groups = table->layout().groups();
+      // Copies of tensors share their buffers; holding them keeps pending gradients readable.
+      auto owner = std::make_shared<std::vector<Tensor>>();
+      owner->insert(owner->end(), {unique_ids[i], inverses[i], rows[i]});
+      for (int k = 0; k < splits.size(); ++k) owner->push_back(splits[k]);
+      for (int k = 0; k < weights.size(); ++k) owner->push_back(weights[k]);
+      for (const ColumnGroup& group : groups) {
+        const int64_t expected = gradient.use.positions.num_outputs() * group.dim;
+        if (next_gradient >= gradients.size() || gradients[next_gradient].NumElements() != expected) {
+          return absl::InvalidArgumentError(absl::StrCat(
+              uses_.feature(i), ", table '", table->name(), "': gradients must have ", expected,
+              " elements for each value looked up. Pass the gradients of SfctrLookup's values in their order."));
+        }
+        const Tensor& tensor = gradients[next_gradient++];
+        gradient.columns.push_back({tensor.flat<float>().data(), group.dim, group.dim});
+        owner->push_back(tensor);
+      }
+      if (learning_rates[i].NumElements() != static_cast<int64_t>(groups.size())) {
+        return absl::InvalidArgumentError(absl::StrCat(uses_.feature(i), ": learning_rates must have ", groups.size(),
+                                                       " elements; got ", learning_rates[i].NumElements(), "."));
+      }
+      if (rows[i].NumElements() != gradient.use.num_unique) {
+        return absl::InvalidArgumentError(absl::StrCat(uses_.feature(i), ": rows must be as many as unique_ids."));
+      }
+      gradient.owner = std::move(owner);
+
+      auto push = std::find_if(pushes->begin(), pushes->end(), [&](const TablePush& p) { return p.table == table; });
+      if (push == pushes->end()) {
+        const auto rates = learning_rates[i].flat<float>();
+        pushes->push_back({table, {}, {rates.data(), rates.data() + rates.size()}, i, Status()});
+        push = pushes->end() - 1;
+      }
+      push->gradients.push_back(std::move(gradient));
+    }
+    return absl::OkStatus();
+  }
+
+  UsesAttributes uses_;
+};
+
+REGISTER_OP("SfctrApplyGradients")
+    .Input("handles: N * resource")
+    .Input("unique_ids: N * int64")
+    .Input("inverse: N * int32")
+    .Input("rows: N * int32")
+    .Input("splits: S * int64")
+    .Input("weights: W * float")
+    .Input("gradients: V * float")
+    .Input("learning_rates: N * float")
+    .Output("done: float")
+    .Attr("N: int >= 1")
+    .Attr("S: int >= 0")
+    .Attr("W: int >= 0")
+    .Attr("V: int >= 1")
+    .Attr("features: list(string)")
+    .Attr("combiners: list(string)")
+    .Attr("has_weights: list(bool)")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
+    .Doc(R"doc(
+Updates tables from the gradients of a SfctrLookup: sums them per unique id, then runs the optimizer once per row.
+
+The gradients of several lookups of one table in a step are summed before the update. If one gradient is not finite,
+the op fails and no table is changed. Missing rows are created here.
+
+handles, unique_ids, inverse, rows, splits, weights: as given to, and got from, SfctrLookup.
+gradients: of every value looked up.
+learning_rates: [column groups] of each use.
+done: [] zero.
+)doc");
+
+REGISTER_KERNEL_BUILDER(Name("SfctrApplyGradients").Device(tensorflow::DEVICE_CPU), ApplyGradientsOp);
+
+}  // namespace
+}  // namespace sfctr
