@@ -4,6 +4,8 @@
 from tf_sfctr.data._criteo import criteo
 from tf_sfctr.data._csv import csv
 from tf_sfctr.data._options import ReadOptions, SkippedLines
+from tf_sfctr.data._parquet import parquet
+from tf_sfctr.data._tfrecord import tfrecord
 from tf_sfctr.data.ids import fingerprint, hash_ids, hash_strings, stock_hash_ids, stock_hash_strings
 
 __all__ = [
@@ -14,6 +16,8 @@ __all__ = [
     "fingerprint",
     "hash_ids",
     "hash_strings",
+    "parquet",
     "stock_hash_ids",
     "stock_hash_strings",
+    "tfrecord",
 ]

@@ -117,7 +117,7 @@ class Columns:
         return Block(numbers, ids, self._labels(values[self.label]))
 
     def _numbers(self, name: str, array: pa.Array) -> np.ndarray:
-        """float values, NaN where missing."""
+        """Float values, NaN where missing."""
         if is_text(array.type):
             array = pc.cast(self._clean(array, null=True), pa.float32())
         elif pa.types.is_boolean(array.type):

@@ -57,8 +57,8 @@ def csv(
       **options: see `ReadOptions`.
 
     Returns:
-      A `tf.data.Dataset` of `({"numeric": float32 [B, N], "categorical": int64 [B, F]}, label float32 [B, 1])`. An id is
-      the value's fingerprint plus that of the column's name; a missing category is the empty string.
+      A `tf.data.Dataset` of `({"numeric": float32 [B, N], "categorical": int64 [B, F]}, label float32 [B, 1])`. An id
+      is the value's fingerprint plus that of the column's name; a missing category is the empty string.
 
     Raises:
       ValueError: an argument breaks its rule or names no column. While reading, a malformed line is an error that names

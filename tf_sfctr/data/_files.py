@@ -56,7 +56,7 @@ def load_remote_file_systems(where: str, path: str) -> None:
     if not path.startswith(_REMOTE_SCHEMES):
         return
     try:
-        import tensorflow_io  # noqa: F401
+        import tensorflow_io
     except ImportError as error:
         raise ImportError(
             f"{where}: files must be on a file system that TensorFlow knows; got {path!r}, which needs tensorflow-io. "

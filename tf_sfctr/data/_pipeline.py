@@ -15,12 +15,14 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tf_sfctr.data._options import ReadOptions
+
+# Rows of a block when the shuffle's buffer is emptied at the end.
+_LAST_ROWS = 8192
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,9 +36,19 @@ class Block:
     def __len__(self) -> int:
         return len(self.label)
 
-    def rows(self, which: Any) -> Block:
-        """The rows of a slice (without a copy) or of an index array."""
+    def rows(self, which: slice) -> Block:
+        """The rows of a slice, without a copy."""
         return Block(self.numeric[which], self.categorical[which], self.label[which])
+
+    def take(self, places: np.ndarray) -> Block:
+        """A copy of the rows of an index array."""
+        return Block(self.numeric.take(places, 0), self.categorical.take(places, 0), self.label.take(places, 0))
+
+    def put(self, places: slice | np.ndarray, block: Block) -> None:
+        """Overwrites rows with those of a block."""
+        self.numeric[places] = block.numeric
+        self.categorical[places] = block.categorical
+        self.label[places] = block.label
 
 
 def concatenate(blocks: Sequence[Block]) -> Block:
@@ -94,19 +106,32 @@ def run_in_order(tasks: Iterable[Task], num_threads: int, depth: int) -> Iterato
 
 
 def shuffle(blocks: Iterable[Block], buffer_rows: int, rng: np.random.Generator) -> Iterator[Block]:
-    """Mixes rows within a buffer: whenever it is full, a random half of it leaves."""
-    held: list[Block] = []
+    """Mixes rows in a buffer: rows that come take the places of as many random ones, which leave."""
+    pool: Block | None = None
     num_held = 0
     for block in blocks:
-        held.append(block)
-        num_held += len(block)
-        if num_held >= buffer_rows:
-            pool, order = concatenate(held), rng.permutation(num_held)
-            num_kept = min(buffer_rows // 2, num_held - 1)
-            held, num_held = [pool.rows(order[:num_kept])], num_kept
-            yield pool.rows(order[num_kept:])
-    if num_held:
-        yield concatenate(held).rows(rng.permutation(num_held))
+        if pool is None:
+            pool = _empty_like(block, buffer_rows)
+        for begin in range(0, len(block), buffer_rows):
+            piece = block.rows(slice(begin, begin + buffer_rows))
+            room = min(buffer_rows - num_held, len(piece))
+            if room:
+                pool.put(slice(num_held, num_held + room), piece.rows(slice(0, room)))
+                num_held += room
+                piece = piece.rows(slice(room, None))
+            if len(piece):
+                places = rng.choice(buffer_rows, len(piece), replace=False)
+                yield pool.take(places)
+                pool.put(places, piece)
+    if pool is not None:
+        order = rng.permutation(num_held)
+        for begin in range(0, num_held, _LAST_ROWS):
+            yield pool.take(order[begin : begin + _LAST_ROWS])
+
+
+def _empty_like(block: Block, num_rows: int) -> Block:
+    arrays = (block.numeric, block.categorical, block.label)
+    return Block(*(np.empty((num_rows, array.shape[1]), array.dtype) for array in arrays))
 
 
 def rebatch(blocks: Iterable[Block], batch_size: int, drop_remainder: bool) -> Iterator[Block]:
@@ -189,8 +214,6 @@ def split_columns(
     if numeric:
         columns.update(zip(numeric, tf.split(features["numeric"], len(numeric), axis=1), strict=True))
     if categorical:
-        ids = tf.split(features["categorical"], len(categorical), axis=1)
-        columns.update(
-            (f"{name}_id" if name in columns else name, id_) for name, id_ in zip(categorical, ids, strict=True)
-        )
+        names = [f"{name}_id" if name in columns else name for name in categorical]
+        columns.update(zip(names, tf.split(features["categorical"], len(names), axis=1), strict=True))
     return columns

@@ -83,10 +83,7 @@ class TextFormat:
     def why(self, line: bytes, error: Exception) -> str:
         """What a malformed line must be and is."""
         text = line.decode(errors="replace").rstrip("\r\n")
-        if self.quoting:
-            fields = next(csv.reader([text], delimiter=self.delimiter), [])
-        else:
-            fields = text.split(self.delimiter)
+        fields = next(csv.reader([text], delimiter=self.delimiter), []) if self.quoting else text.split(self.delimiter)
         if len(fields) != len(self.names):
             return f"must have {len(self.names)} columns; got {len(fields)}"
         if isinstance(error, MalformedError):
