@@ -218,9 +218,9 @@ Status Table::ApplyMerged(const std::vector<Gradient>& gradients, Executor* exec
   return Apply(merged, executor);
 }
 
-TableStats Table::Stats(Executor* executor) {
+TableStats Table::Stats(bool flush, Executor* executor) {
   std::lock_guard<std::mutex> step_lock(step_mutex_);
-  Flush(executor);
+  if (flush) Flush(executor);
   std::shared_lock<std::shared_mutex> lock(store_mutex_);
   return {store_.size(), store_.row_bytes(), store_.index_bytes(), step_};
 }

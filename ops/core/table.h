@@ -73,7 +73,8 @@ class Table {
   // Drops what a failed step has pushed so far, and expects no more of it.
   void Abandon();
 
-  TableStats Stats(Executor* executor);
+  // Figures of now. `flush`: first apply what is pending; a read in the middle of a step does not want that.
+  TableStats Stats(bool flush, Executor* executor);
 
   // Copies up to max_rows rows that exist, from row number `cursor` on, in the order of row numbers: ids, and values of
   // `width` floats a row, either the embedding as a reader sees it or the whole row. *next_cursor: where to go on, or

@@ -13,7 +13,9 @@ namespace {
 
 class TableStatsOp : public tensorflow::OpKernel {
  public:
-  using OpKernel::OpKernel;
+  explicit TableStatsOp(tensorflow::OpKernelConstruction* ctx) : OpKernel(ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("flush", &flush_));
+  }
 
   void Compute(tensorflow::OpKernelContext* ctx) override {
     std::shared_ptr<Table> table;
@@ -21,27 +23,32 @@ class TableStatsOp : public tensorflow::OpKernel {
     tensorflow::Tensor* stats = nullptr;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {4}, &stats));
     PoolExecutor executor(ctx);
-    const TableStats values = table->Stats(&executor);
+    const TableStats values = table->Stats(flush_, &executor);
     auto out = stats->vec<int64_t>();
     out(0) = values.num_rows;
     out(1) = values.row_bytes;
     out(2) = values.index_bytes;
     out(3) = values.step;
   }
+
+ private:
+  bool flush_ = true;
 };
 
 REGISTER_OP("SfctrTableStats")
     .Input("handle: resource")
     .Output("stats: int64")
+    .Attr("flush: bool = true")
     .SetIsStateful()
     .SetShapeFn([](tensorflow::shape_inference::InferenceContext* c) {
       c->set_output(0, c->Vector(4));
       return absl::OkStatus();
     })
     .Doc(R"doc(
-Figures of a table, after all pending updates.
+Figures of a table.
 
 stats: [4] rows that exist; bytes of those rows; bytes of the index; updates so far.
+flush: first apply what is pending; false inside a step, which would be cut in two.
 )doc");
 
 REGISTER_KERNEL_BUILDER(Name("SfctrTableStats").Device(tensorflow::DEVICE_CPU), TableStatsOp);

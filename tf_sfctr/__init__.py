@@ -1,0 +1,18 @@
+"""Train click-through-rate models in TensorFlow with embedding tables far larger than device memory."""
+
+from tf_sfctr import config, data, initializers, layers, ops, optimizers
+from tf_sfctr.config import FeatureConfig, TableConfig
+from tf_sfctr.table import EmbeddingTable, TableStats
+
+__all__ = [
+    "EmbeddingTable",
+    "FeatureConfig",
+    "TableConfig",
+    "TableStats",
+    "config",
+    "data",
+    "initializers",
+    "layers",
+    "ops",
+    "optimizers",
+]

@@ -1,0 +1,165 @@
+"""From what users pass to layers (dense, ragged, sparse; integers, strings) to ids and bags."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tf_sfctr import ops
+from tf_sfctr.data.ids import hash_ids, hash_strings
+from tf_sfctr.table import EmbeddingTable
+
+ACCEPTED = "int32, int64, uint64 or string"
+
+
+@dataclasses.dataclass
+class Bags:
+    """Ids of one feature as the lookup op takes them, and how its result becomes the layer's output.
+
+    Attributes:
+      use: what the op reads.
+      finish: from a value of the op to an output of the layer.
+    """
+
+    use: ops.Use
+    finish: Callable[[tf.Tensor], Any]
+
+
+def check_dtype(where: str, dtype: Any) -> None:
+    """Raises TypeError unless ids may have this dtype."""
+    name = getattr(dtype, "name", str(dtype))
+    if name not in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "string"):
+        raise TypeError(f"{where}: ids must be {ACCEPTED}; got {name}. Cast them or hash strings first.")
+
+
+def check_rank(where: str, rank: int | None, combiner: str | None) -> None:
+    """Raises ValueError unless dense ids of this rank fit the combiner."""
+    if combiner is not None and rank is not None and rank < 2:
+        raise ValueError(
+            f"{where}: ids must have rank 2 or more for combiner '{combiner}', which reduces the last axis; got rank "
+            f"{rank}. Add an axis, or leave out the combiner."
+        )
+
+
+def output_shape(where: str, input_shape: Any, dim: int, combiner: str | None) -> tuple[int | None, ...]:
+    """Shape of an output for ids of `input_shape`."""
+    check_rank(where, len(input_shape), combiner)
+    return (*(input_shape if combiner is None else input_shape[:-1]), dim)
+
+
+def read_inputs(
+    where: str, feature: str, table: EmbeddingTable, ids: Any, weights: Any, combiner: str | None, padding_id: int | None
+) -> Bags:
+    """Turns the ids of one feature into a use of its table.
+
+    Args:
+      where: layer and feature, for error texts.
+      feature: name of the feature, which salts the hash of strings.
+      table: its table.
+      ids: dense of any rank, ragged with a ragged last axis, or sparse of rank 2 (with a combiner).
+      weights: of the same structure as ids, or None.
+      combiner: reduces the last axis; None keeps it.
+      padding_id: see `ops.Use`.
+
+    Raises:
+      TypeError: wrong dtype.
+      ValueError: wrong rank, or weights without combiner.
+    """
+    if weights is not None and combiner is None:
+        raise ValueError(f"{where}: weights must come with a combiner; got combiner None. Set combiner='sum' or another.")
+
+    def use(flat: tf.Tensor, splits: tf.Tensor | None, flat_weights: Any) -> ops.Use:
+        flat = _to_int64(where, feature, flat)
+        if flat_weights is not None:
+            flat_weights = tf.reshape(tf.cast(flat_weights, tf.float32), [-1])
+        return ops.Use(table, flat, where, padding_id, combiner, splits, flat_weights)
+
+    if isinstance(ids, tf.SparseTensor):
+        return _read_sparse(where, ids, weights, combiner, use)
+    if isinstance(ids, tf.RaggedTensor):
+        return _read_ragged(where, ids, weights, combiner, use)
+    ids = tf.convert_to_tensor(ids)
+    check_rank(where, ids.shape.rank, combiner)
+    if combiner is None:
+        return Bags(use(ids, None, None), lambda value: value)
+    length = tf.shape(ids, tf.int64)[-1]
+    num_bags = tf.reduce_prod(tf.shape(ids, tf.int64)[:-1])
+    leading = ids.shape[:-1]
+    if weights is not None and not tf.convert_to_tensor(weights).shape.is_compatible_with(ids.shape):
+        raise ValueError(
+            f"{where}: weights must have the shape of ids, {ids.shape}; got {tf.convert_to_tensor(weights).shape}. "
+            "Give every id one weight."
+        )
+
+    def finish(value: tf.Tensor) -> tf.Tensor:
+        if leading.rank == 1:
+            return tf.ensure_shape(value, [leading[0], value.shape[-1]])
+        return tf.reshape(value, [*(-1 if d is None else d for d in leading), value.shape[-1]]) if (
+            sum(d is None for d in leading) <= 1
+        ) else tf.reshape(value, tf.concat([tf.shape(ids)[:-1], [value.shape[-1]]], 0))
+
+    splits = tf.range(num_bags + 1) * length
+    return Bags(use(tf.reshape(ids, [-1]), splits, weights), finish)
+
+
+def _to_int64(where: str, feature: str, ids: tf.Tensor) -> tf.Tensor:
+    check_dtype(where, ids.dtype)
+    if ids.dtype == tf.string:
+        return hash_strings(ids, feature)
+    if ids.dtype == tf.uint64:
+        return hash_ids(ids, feature)
+    return tf.cast(ids, tf.int64)
+
+
+def _read_ragged(where: str, ids: Any, weights: Any, combiner: str | None, use: Any) -> Bags:
+    if ids.flat_values.shape.rank != 1:
+        raise ValueError(
+            f"{where}: ragged ids must have a ragged last axis; got shape {ids.shape} with flat values of rank "
+            f"{ids.flat_values.shape.rank}. Use tf.RaggedTensor.from_row_splits on a vector of ids."
+        )
+    if combiner is None:
+        return Bags(use(ids.flat_values, None, None), ids.with_flat_values)
+    inner = ids
+    outer = []
+    while inner.ragged_rank > 1:
+        outer.append(inner.row_splits)
+        inner = inner.values
+    flat_weights = None
+    if weights is not None:
+        if not isinstance(weights, tf.RaggedTensor):
+            raise ValueError(
+                f"{where}: weights of ragged ids must be ragged; got {type(weights).__name__}. "
+                "Build them with the row_splits of the ids."
+            )
+        flat_weights = weights.flat_values
+
+    def finish(value: tf.Tensor) -> Any:
+        if not outer:
+            return tf.ensure_shape(value, [ids.shape[0], value.shape[-1]])
+        result: Any = tf.RaggedTensor.from_nested_row_splits(value, outer)
+        # [B, F, (L)] with a fixed F gives a dense [B, F, dim].
+        return result.to_tensor() if ids.shape.rank == 3 and ids.shape[1] is not None else result
+
+    return Bags(use(ids.flat_values, tf.cast(inner.row_splits, tf.int64), flat_weights), finish)
+
+
+def _read_sparse(where: str, ids: Any, weights: Any, combiner: str | None, use: Any) -> Bags:
+    if combiner is None or ids.shape.rank != 2:
+        raise ValueError(
+            f"{where}: sparse ids must have rank 2 and a combiner; got rank {ids.shape.rank} and combiner {combiner!r}. "
+            "Set combiner='sum', 'mean' or 'sqrtn', or pass dense or ragged ids."
+        )
+    if weights is not None and not isinstance(weights, tf.SparseTensor):
+        raise ValueError(
+            f"{where}: weights of sparse ids must be sparse; got {type(weights).__name__}. "
+            "Build them with the indices of the ids."
+        )
+    bags = tf.range(ids.dense_shape[0] + 1)
+    splits = tf.searchsorted(ids.indices[:, 0], bags, out_type=tf.int64)
+    flat_weights = None if weights is None else weights.values
+    return Bags(
+        use(ids.values, splits, flat_weights), lambda value: tf.ensure_shape(value, [ids.shape[0], value.shape[-1]])
+    )

@@ -1,0 +1,137 @@
+"""Thin wrappers of the ops in the shared library."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from tf_sfctr._loader import load_library
+
+if TYPE_CHECKING:
+    from tf_sfctr.table import EmbeddingTable
+
+__all__ = ["Use", "lookup", "unique"]
+
+
+def unique(ids: tf.Tensor, padding_id: int | None = None) -> tuple[tf.Tensor, tf.Tensor]:
+    """Finds the distinct ids of a batch: the Virtual Sparse Ids of ScaleFreeCTR (arXiv 2104.08542, section 3.2).
+
+    ```python
+    unique_ids, inverse = sf.ops.unique(tf.constant([7, 7, -2], tf.int64))  # [7, -2], [0, 0, 1]
+    ```
+
+    Works eagerly, in a `tf.function` and in `tf.data`. The result does not depend on the number of threads. There is no
+    gradient.
+
+    Args:
+      ids: int32 or int64 of any shape; every value is an id, negative ones too.
+      padding_id: id that stands for "absent": left out of `unique_ids`, -1 in `inverse`.
+
+    Returns:
+      `unique_ids`, int64 [U] in order of first appearance, and `inverse`, int32 of the shape of `ids`, with
+      `unique_ids[inverse] == ids`.
+
+    Raises:
+      TypeError: the ids are no integers.
+    """
+    ids = tf.convert_to_tensor(ids)
+    if ids.dtype not in (tf.int32, tf.int64):
+        raise TypeError(
+            f"ops.unique: ids must be int32 or int64; got {ids.dtype.name}. "
+            "Cast them, or hash them with tf_sfctr.data.hash_ids."
+        )
+    return load_library().sfctr_unique(
+        ids=tf.cast(ids, tf.int64), has_padding=padding_id is not None, padding_id=padding_id or 0
+    )
+
+
+@dataclasses.dataclass
+class Use:
+    """One use of a table in a step.
+
+    Attributes:
+      table: the table that is read.
+      ids: int64 of any shape.
+      feature: what the caller calls it, for error texts.
+      padding_id: id that reads as zeros and gets no update; None for none.
+      combiner: None, "sum", "mean" or "sqrtn".
+      splits: int64 [num_bags + 1], with a combiner: bag i is the ids from splits[i] to splits[i + 1].
+      weights: float32, one per id, or None; with a combiner. They get no gradient.
+    """
+
+    table: EmbeddingTable
+    ids: tf.Tensor
+    feature: str
+    padding_id: int | None = None
+    combiner: str | None = None
+    splits: tf.Tensor | None = None
+    weights: tf.Tensor | None = None
+
+
+def lookup(uses: Sequence[Use], anchor: tf.Tensor, training: bool) -> list[list[tf.Tensor]]:
+    """Reads the embeddings of several uses of tables in one op.
+
+    Missing ids read as their initial values; reading creates no rows. Duplicate ids are read once. In the backward pass
+    the gradients are summed per unique row and each row's optimizer runs once, over all uses of its table in the step;
+    that is also where rows are created. A gradient that is not finite is an error and changes no table.
+
+    Args:
+      uses: what to read.
+      anchor: float32 scalar, the value of a trainable variable. It takes no part in the result; gradients reach the
+        tables only if the tape watches it. Its own gradient is 0.
+      training: whether a backward pass is to be expected. Without it gradients still update, but each use on its own.
+
+    Returns:
+      For every use the values of each column group: float32 `ids.shape + [dim]`, or `[num_bags, dim]` with a combiner.
+
+    Raises:
+      tf.errors.InvalidArgumentError: an id out of the vocabulary of a table with `input_dim`, or wrong splits.
+    """
+    library = load_library()
+    handles = [use.table.handle for use in uses]
+    splits = [use.splits for use in uses if use.combiner is not None]
+    weights = [use.weights for use in uses if use.weights is not None]
+    groups = [use.table.output_dims for use in uses]
+    shared = {
+        "features": [use.feature for use in uses],
+        "combiners": [use.combiner or "none" for use in uses],
+        "has_weights": [use.weights is not None for use in uses],
+    }
+
+    @tf.custom_gradient
+    def read(anchor: tf.Tensor) -> tuple[Any, Any]:
+        del anchor
+        values, unique_ids, inverse, rows = library.sfctr_lookup(
+            handles=handles,
+            ids=[use.ids for use in uses],
+            splits=splits,
+            weights=weights,
+            V=sum(len(dims) for dims in groups),
+            has_padding=[use.padding_id is not None for use in uses],
+            padding_ids=[use.padding_id or 0 for use in uses],
+            num_groups=[len(dims) for dims in groups],
+            dims=[dim for dims in groups for dim in dims],
+            training=training,
+            **shared,
+        )
+
+        def update(*gradients: tf.Tensor) -> tf.Tensor:
+            return library.sfctr_apply_gradients(
+                handles=handles,
+                unique_ids=unique_ids,
+                inverse=inverse,
+                rows=rows,
+                splits=splits,
+                weights=weights,
+                gradients=[tf.convert_to_tensor(gradient) for gradient in gradients],
+                learning_rates=[use.table.learning_rates() for use in uses],
+                **shared,
+            )
+
+        return tuple(values), update
+
+    values = iter(read(anchor))
+    return [[next(values) for _ in dims] for dims in groups]
