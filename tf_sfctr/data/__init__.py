@@ -5,12 +5,16 @@ from tf_sfctr.data._criteo import criteo
 from tf_sfctr.data._csv import csv
 from tf_sfctr.data._options import ReadOptions, SkippedLines
 from tf_sfctr.data._parquet import parquet
+from tf_sfctr.data._synthetic import CRITEO_TABLE_SIZES, Synthetic, synthetic
 from tf_sfctr.data._tfrecord import tfrecord
+from tf_sfctr.data._writers import write_criteo_tsv, write_parquet, write_tfrecord
 from tf_sfctr.data.ids import fingerprint, hash_ids, hash_strings, stock_hash_ids, stock_hash_strings
 
 __all__ = [
+    "CRITEO_TABLE_SIZES",
     "ReadOptions",
     "SkippedLines",
+    "Synthetic",
     "criteo",
     "csv",
     "fingerprint",
@@ -19,5 +23,9 @@ __all__ = [
     "parquet",
     "stock_hash_ids",
     "stock_hash_strings",
+    "synthetic",
     "tfrecord",
+    "write_criteo_tsv",
+    "write_parquet",
+    "write_tfrecord",
 ]

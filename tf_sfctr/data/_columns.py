@@ -108,10 +108,7 @@ class Columns:
         if self.bucketed:
             ids = np.concatenate([ids, self._buckets(numbers)], axis=1)
         if self.transform == "log":
-            # Not log1p, which NumPy does not vectorise: counts are integers, for which the sum is exact.
-            np.fmax(numbers, 0, out=numbers)
-            numbers += 1
-            np.log(numbers, out=numbers)
+            log_counts(numbers)
         else:
             np.nan_to_num(numbers, copy=False, nan=0.0, posinf=np.inf, neginf=-np.inf)
         return Block(numbers, ids, self._labels(values[self.label]))
@@ -239,6 +236,14 @@ class Columns:
             columns.append(np.where(missing, _MISSING_BUCKET, bucket))
         salts = [fingerprint(name) for name in self.bucketed]
         return _on_host(load_library().sfctr_mix_columns, values=columns, salts=salts)
+
+
+def log_counts(counts: np.ndarray) -> np.ndarray:
+    """log(1 + max(x, 0)) of float32 counts, 0 where missing, in place."""
+    # Not log1p, which NumPy does not vectorise: for counts, which are integers, the sum is exact.
+    np.fmax(counts, 0, out=counts)
+    counts += 1
+    return np.log(counts, out=counts)
 
 
 def log_buckets(values: np.ndarray) -> np.ndarray:

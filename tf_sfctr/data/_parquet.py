@@ -56,8 +56,8 @@ def parquet(
       **options: see `ReadOptions`. `on_error="skip"` leaves out rows whose label is missing.
 
     Returns:
-      A `tf.data.Dataset` of `({"numeric": float32 [B, N], "categorical": int64 [B, F]}, label float32 [B, 1])`. An id is
-      the fingerprint (strings) or the mixed bits (integers) of the value plus the fingerprint of the column's name;
+      A `tf.data.Dataset` of `({"numeric": float32 [B, N], "categorical": int64 [B, F]}, label float32 [B, 1])`. An id
+      is the fingerprint (strings) or the mixed bits (integers) of the value plus the fingerprint of the column's name;
       null has the id of the empty string.
 
     Raises:

@@ -210,7 +210,7 @@ def split_columns(
     features: dict[str, tf.Tensor], numeric: Sequence[str], categorical: Sequence[str]
 ) -> dict[str, tf.Tensor]:
     """One [B, 1] entry per column. A column that is both keeps its name for the number, and gets `NAME_id`."""
-    columns = {}
+    columns: dict[str, tf.Tensor] = {}
     if numeric:
         columns.update(zip(numeric, tf.split(features["numeric"], len(numeric), axis=1), strict=True))
     if categorical:

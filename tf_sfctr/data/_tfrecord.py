@@ -16,6 +16,9 @@ from tf_sfctr.data._options import CommonOptions, ReadOptions, read_options
 from tf_sfctr.data._pipeline import split_columns
 from tf_sfctr.data.ids import hash_ids as to_ids
 
+# Records that are looked at for names, dtypes and sizes.
+_LOOK_AT_RECORDS = 256
+
 _KINDS = {"bytes_list": tf.string, "float_list": tf.float32, "int64_list": tf.int64}
 
 
@@ -44,7 +47,7 @@ def tfrecord(
     compression: str | None = None,
     **options: Unpack[CommonOptions],
 ) -> tf.data.Dataset:
-    """Reads TFRecord files of `tf.train.Example`; dtypes and sizes are those of the first record.
+    """Reads TFRecord files of `tf.train.Example`; dtypes and sizes are those seen in the first records.
 
     >>> dataset = tfrecord("part-*.tfrecord", batch_size=4096, label="click")  # doctest: +SKIP
 
@@ -58,12 +61,12 @@ def tfrecord(
       transform: of the numbers: "none", or "log" for log(1 + max(x, 0)).
       hash_ids: False passes integer ids through as they are.
       compression: "GZIP", "ZLIB" or ""; None goes by the first file's suffix `.gz`.
-      **options: see `ReadOptions`. `on_error="skip"` leaves out batches that do not parse, and the rest of a file from a
-        broken record on.
+      **options: see `ReadOptions`. `on_error="skip"` leaves out batches that do not parse, and the rest of a file from
+        a broken record on.
 
     Returns:
-      A `tf.data.Dataset` of `({"numeric": float32 [B, N], "categorical": int64 [B, F]}, label float32 [B, 1])`, with ids
-      as the `parquet` reader makes them. A missing category has the id of the empty string, or of 0 for integers.
+      A `tf.data.Dataset` of `({"numeric": float32 [B, N], "categorical": int64 [B, F]}, label float32 [B, 1])`, with
+      ids as the `parquet` reader makes them. A missing category has the id of the empty string, or of 0 for integers.
 
     Raises:
       ValueError: an argument breaks its rule or names no feature.
@@ -164,17 +167,18 @@ def _parse_spec(feature: _Feature) -> tf.io.FixedLenFeature:
 
 
 def _first_features(paths: list[str], compression: str) -> dict[str, _Feature]:
-    """The features of the first record, in order of name."""
-    for record in tf.data.TFRecordDataset(paths, compression).take(1):
-        example = tf.train.Example.FromString(record.numpy())
-        features = {}
-        for name in sorted(example.features.feature):
-            value = example.features.feature[name]
+    """The features of the first records, in order of name: a record may leave out what is missing."""
+    features: dict[str, _Feature] = {}
+    num_records = 0
+    for record in tf.data.TFRecordDataset(paths, compression).take(_LOOK_AT_RECORDS):
+        num_records += 1
+        for name, value in tf.train.Example.FromString(record.numpy()).features.feature.items():
             kind = value.WhichOneof("kind")
-            if kind is not None:
-                features[name] = _Feature(name, _KINDS[kind], len(getattr(value, kind).value))
-        return features
-    raise ValueError(f"tfrecord: files must hold a record; got none in {', '.join(paths[:3])}. Check the path.")
+            if kind is not None and (size := len(getattr(value, kind).value)):
+                features.setdefault(name, _Feature(name, _KINDS[kind], size))
+    if not num_records:
+        raise ValueError(f"tfrecord: files must hold a record; got none in {', '.join(paths[:3])}. Check the path.")
+    return dict(sorted(features.items()))
 
 
 def _check(
@@ -189,7 +193,7 @@ def _check(
         for name in names:
             if name not in found:
                 raise ValueError(
-                    f"tfrecord: {role} must name features of {path}; got {name!r}. Its first record has: "
+                    f"tfrecord: {role} must name features of {path}; got {name!r}. Its first records have: "
                     f"{', '.join(list(found)[:50])}."
                 )
             if role != "categorical" and found[name].kind == tf.string:
