@@ -99,7 +99,7 @@ SFCTR_HD inline void InitializeState(const Optimizer& optimizer, int64_t dim, fl
 }
 
 // Applies to a row the zero-gradient Adam steps last_step + 1 .. step, as dense Adam would have, with the learning
-// rate of now. Steps whose first moment has faded below 1e-8 of itself move no weight and are taken in one go.
+// rate of now. Steps that would move a weight by less than 1e-8 of what the first did are taken in one go.
 SFCTR_HD inline void AdamCatchUp(const Optimizer& optimizer, float learning_rate, uint32_t step, int64_t dim,
                                  float* weights, float* state) {
   float* m = state;
@@ -109,13 +109,17 @@ SFCTR_HD inline void AdamCatchUp(const Optimizer& optimizer, float learning_rate
   if (last_step == 0 || last_step >= step) return;
   double beta1_power = IntegerPower(optimizer.beta1, last_step);
   double beta2_power = IntegerPower(optimizer.beta2, last_step);
-  double faded = 1.0;
+  // What a step moves fades as m / sqrt(v) does and, once v is small beside epsilon, as m does.
+  const double ratio_fade = optimizer.beta1 / sqrt(static_cast<double>(optimizer.beta2));
+  double faded_ratio = 1.0;
+  double faded_m = 1.0;
   uint32_t t = last_step;
-  while (t < step && faded > 1e-8) {
+  while (t < step && faded_ratio > 1e-8 && faded_m > 1e-30) {
     ++t;
     beta1_power *= optimizer.beta1;
     beta2_power *= optimizer.beta2;
-    faded *= optimizer.beta1;
+    faded_ratio *= ratio_fade;
+    faded_m *= optimizer.beta1;
     const float alpha = AdamAlpha(learning_rate, beta1_power, beta2_power);
     for (int64_t i = 0; i < dim; ++i) {
       m[i] -= m[i] * optimizer.one_minus_beta1;
