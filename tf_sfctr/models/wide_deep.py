@@ -26,8 +26,8 @@ class WideDeep(keras.Model):
     model.fit(sf.data.criteo("train.tsv", batch_size=4096, shuffle_buffer=100_000))
     ```
 
-    The wide weight of an id and its deep vector share one row of the table, each with its own optimizer; as in the paper
-    FTRL with L1 trains the wide part and Adagrad the deep one. (Give `compile()` Adagrad too, for the perceptron.)
+    The wide weight of an id and its deep vector share one row of the table, each with its own optimizer; as in the
+    paper, FTRL with L1 trains the wide part and Adagrad the deep one (give `compile()` Adagrad too).
 
     Args:
       num_numeric: numeric features, 0 for none.
