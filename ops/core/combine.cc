@@ -26,7 +26,8 @@ float BagScale(const Positions& positions, int64_t bag) {
     divisor += positions.combiner == Combiner::kMean ? weight : weight * weight;
   }
   if (positions.combiner == Combiner::kSqrtN) divisor = std::sqrt(divisor);
-  return divisor == 0.0f ? 0.0f : 1.0f / divisor;
+  const float scale = 1.0f / divisor;
+  return std::isfinite(scale) ? scale : 0.0f;  // not if the divisor is 0, or denormal
 }
 
 void Gather(const Positions& positions, const std::vector<const float*>& rows,

@@ -4,7 +4,7 @@
 // A use of a table is a list of positions, each holding a virtual id. Without a combiner every position is an output
 // row. With one, consecutive positions form bags and every bag is an output row, as in tf.nn.embedding_lookup_sparse:
 //   sum    sum(w x)          mean   sum(w x) / sum(w)          sqrtn   sum(w x) / sqrt(sum(w^2))
-// Padding is no member of its bag. An empty bag, or one whose divisor is 0, is zeros.
+// Padding is no member of its bag. An empty bag, or one whose divisor is 0 (or below 3e-39), is zeros.
 //
 // Every output row and every sum is computed by one thread in the order of positions: results do not depend on the
 // number of threads.
