@@ -93,7 +93,9 @@ class Report:
         else:
             shown = " ".join(f"{name}={value}" for name, value in axes.items())
             more = " ".join(f"{name}={value}" for name, value in extra.items())
-            self._print(f"{variant:<28} {shown:<44} {median:>14,.6g} {unit:<8} ±{spread / 2:,.3g} {more}".rstrip())
+            self._print(
+                f"{variant:<28} {shown:<44} {_shown(median):>12} {unit:<8} ±{_shown(spread / 2)} {more}".rstrip()
+            )
         return median
 
     def ratios(self) -> dict[str, float]:
@@ -171,6 +173,10 @@ def _commit() -> str:
         if done.returncode == 0:
             return done.stdout.strip()
     return ""
+
+
+def _shown(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def _short(value: float) -> float:

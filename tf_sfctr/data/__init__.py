@@ -5,6 +5,7 @@ from tf_sfctr.data._criteo import criteo
 from tf_sfctr.data._csv import csv
 from tf_sfctr.data._options import ReadOptions, SkippedLines
 from tf_sfctr.data._parquet import parquet
+from tf_sfctr.data._quantiles import quantile_boundaries
 from tf_sfctr.data._synthetic import CRITEO_TABLE_SIZES, Synthetic, synthetic
 from tf_sfctr.data._tfrecord import tfrecord
 from tf_sfctr.data._writers import write_criteo_tsv, write_parquet, write_tfrecord
@@ -21,6 +22,7 @@ __all__ = [
     "hash_ids",
     "hash_strings",
     "parquet",
+    "quantile_boundaries",
     "stock_hash_ids",
     "stock_hash_strings",
     "synthetic",

@@ -104,7 +104,7 @@ class Columns:
         numbers = np.empty((batch.num_rows, len(self.numeric)), np.float32)
         for index, name in enumerate(self.numeric):
             numbers[:, index] = self._numbers(name, values[name])
-        ids = self._ids([values[name] for name in self.categorical])
+        ids = self._ids([values[name] for name in self.categorical], batch.num_rows)
         if self.bucketed:
             ids = np.concatenate([ids, self._buckets(numbers)], axis=1)
         if self.transform == "log":
@@ -158,7 +158,10 @@ class Columns:
             array = pc.if_else(is_missing, pa.scalar(None if null else "", array.type), array)
         return array
 
-    def _ids(self, arrays: list[pa.Array]) -> np.ndarray:
+    def _ids(self, arrays: list[pa.Array], num_rows: int) -> np.ndarray:
+        """Ids of the categorical columns: int64 [num_rows, len(arrays)]."""
+        if not arrays:
+            return np.empty((num_rows, 0), np.int64)
         texts: list[int] = []
         integers: list[int] = []
         arrays = [array.dictionary_decode() if pa.types.is_dictionary(array.type) else array for array in arrays]
@@ -168,14 +171,12 @@ class Columns:
             return self._text_ids(arrays, self.categorical)
         if not texts:
             return self._integer_ids(arrays, self.categorical)
-        ids = np.empty((len(arrays[0]), len(arrays)), np.int64)
+        ids = np.empty((num_rows, len(arrays)), np.int64)
         ids[:, texts] = self._text_ids([arrays[i] for i in texts], [self.categorical[i] for i in texts])
         ids[:, integers] = self._integer_ids([arrays[i] for i in integers], [self.categorical[i] for i in integers])
         return ids
 
     def _text_ids(self, arrays: list[pa.Array], names: Sequence[str]) -> np.ndarray:
-        if not arrays:
-            return np.empty((0, 0), np.int64)
         if not self.hash_ids:
             raise TypeError(
                 f"{self.where}: categorical column {names[0]!r} must hold integers with hash_ids=False; got "

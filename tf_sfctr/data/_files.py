@@ -11,7 +11,7 @@ from typing import IO, Any, cast
 
 import tensorflow as tf
 
-_REMOTE_SCHEMES = ("s3://", "hdfs://", "viewfs://", "har://", "az://", "http://", "https://", "oss://")
+_TENSORFLOW_IO_SCHEMES = ("s3://", "hdfs://", "viewfs://", "har://", "az://", "http://", "https://", "oss://")
 
 Files = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -27,6 +27,7 @@ def resolve(where: str, files: Files) -> list[str]:
     Raises:
       ValueError: no file is named.
       FileNotFoundError: a file or pattern does not exist.
+      ImportError: a file system needs tensorflow-io, which is not there or does not load.
     """
     listed = [files] if isinstance(files, str | os.PathLike) else list(files)
     names = [name for item in listed for name in os.fspath(item).split(",") if name]
@@ -34,43 +35,40 @@ def resolve(where: str, files: Files) -> list[str]:
         raise ValueError(f"{where}: files must name at least one file; got {files!r}. Pass a path or a list of paths.")
     paths: list[str] = []
     for name in names:
-        if is_remote(name):
-            load_remote_file_systems(where, name)
-            found = sorted(tf.io.gfile.glob(name)) if any(c in name for c in "*?[") else [name]
-            exists = bool(found) and tf.io.gfile.exists(found[0])
-        else:
-            found = [name] if os.path.exists(name) else sorted(glob.glob(name))
-            exists = bool(found)
-        if not exists:
+        found = _find_remote(where, name) if is_remote(name) else _find_local(name)
+        if not found:
             raise FileNotFoundError(f"{where}: files must exist; got {name!r}. Check the path or the pattern.")
         paths.extend(found)
     return paths
 
 
-def load_remote_file_systems(where: str, path: str) -> None:
-    """Loads tensorflow-io for the schemes that TensorFlow itself does not know.
+def _find_local(name: str) -> list[str]:
+    return [name] if os.path.exists(name) else sorted(glob.glob(name))
 
-    Raises:
-      ImportError: tensorflow-io is not installed, or its library does not load here.
-    """
-    if not path.startswith(_REMOTE_SCHEMES):
-        return
-    try:
-        import tensorflow_io
-    except ImportError as error:
-        raise ImportError(
-            f"{where}: files must be on a file system that TensorFlow knows; got {path!r}, which needs tensorflow-io. "
-            "Install it (pip install 'tf_sfctr[io]'), or copy the file to this machine."
-        ) from error
-    try:
-        from tensorflow_io.python.ops import core_ops
 
-        _ = core_ops.io_file_info  # The library is loaded at first use of any op.
-    except Exception as error:
+def _find_remote(where: str, name: str) -> list[str]:
+    """Looks on a file system of TensorFlow, or of tensorflow-io for the schemes that TensorFlow does not know."""
+    if name.startswith(_TENSORFLOW_IO_SCHEMES):
+        try:
+            import tensorflow_io  # Importing it registers the file systems.
+        except Exception as error:
+            raise ImportError(
+                f"{where}: files must be on a file system that TensorFlow knows; got {name!r}, which needs "
+                f"tensorflow-io ({type(error).__name__}: {error}). Install it (pip install 'tf_sfctr[io]'), or copy "
+                "the file to this machine."
+            ) from error
+        version = f"tensorflow-io {getattr(tensorflow_io, '__version__', '')} and "
+    else:
+        version = ""
+    try:
+        if any(mark in name for mark in "*?["):
+            return sorted(tf.io.gfile.glob(name))
+        return [name] if tf.io.gfile.exists(name) else []
+    except tf.errors.UnimplementedError as error:
         raise ImportError(
-            f"{where}: files must be on a file system that TensorFlow knows; got {path!r}, but the library of "
-            f"tensorflow-io {getattr(tensorflow_io, '__version__', '')} does not load under TensorFlow "
-            f"{tf.__version__}. Use the TensorFlow version it was built for, or copy the file to this machine."
+            f"{where}: files must be on a file system that TensorFlow knows; got {name!r}, which {version}TensorFlow "
+            f"{tf.__version__} cannot open ({error.message}). Use the TensorFlow that tensorflow-io was built for, or "
+            "copy the file to this machine."
         ) from error
 
 

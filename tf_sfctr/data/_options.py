@@ -67,7 +67,8 @@ class ReadOptions:
         files as workers, else by turns of `batch_size` rows.
       worker_index: which of them this is, from 0.
       drop_remainder: whether to leave out a last batch that is not full.
-      skip_rows: rows to leave out from the start of the first file on.
+      skip_rows: rows to leave out from the start of the first file on. In a text file every line but the header is a
+        row here, malformed ones too.
       max_rows: rows to read after those; None reads all.
       fraction: the part of all rows to read, such as (0.8, 1.0) for the last fifth; needs a count of the rows first.
       on_error: "fail", or "skip" to leave malformed lines out, with one warning per file.

@@ -94,6 +94,10 @@ class TextFormat:
             value = fields[self.names.index(name)].strip()
             if value not in columns.missing and not _is_number(value):
                 return f"must have a number in column {name}; got {value!r}"
+        for name in () if columns.hash_ids else columns.categorical:
+            value = fields[self.names.index(name)].strip()
+            if value not in columns.missing and not value.lstrip("+-").isdigit():
+                return f"must have an integer in column {name}; got {value!r}"
         return f"must parse; got {str(error)[:200]!r}"
 
 

@@ -170,7 +170,8 @@ def _first_features(paths: list[str], compression: str) -> dict[str, _Feature]:
     """The features of the first records, in order of name: a record may leave out what is missing."""
     features: dict[str, _Feature] = {}
     num_records = 0
-    for record in tf.data.TFRecordDataset(paths, compression).take(_LOOK_AT_RECORDS):
+    records = tf.data.TFRecordDataset(paths, compression).take(_LOOK_AT_RECORDS)
+    for record in records.ignore_errors():  # A broken record is for the reading itself to report.
         num_records += 1
         for name, value in tf.train.Example.FromString(record.numpy()).features.feature.items():
             kind = value.WhichOneof("kind")
