@@ -33,7 +33,8 @@ class TableConfig:
     def __post_init__(self) -> None:
         """Checks everything, so that a table is not created in vain."""
         where = f"TableConfig '{self.name}'"
-        dims = self.output_dims
+        scalar = isinstance(self.output_dim, (int, float))
+        dims = (self.output_dim,) if scalar else tuple(self.output_dim)  # type: ignore[arg-type]
         if not dims or any(isinstance(d, bool) or not isinstance(d, int) or d < 1 for d in dims):
             raise ValueError(
                 f"{where}: output_dim must be an integer of at least 1, or a list of such; got {self.output_dim!r}. "

@@ -245,7 +245,7 @@ Status Table::Export(int64_t cursor, int64_t max_rows, int64_t width, std::vecto
   ids->resize(rows.size());
   const auto num_rows = static_cast<int64_t>(rows.size());
   float* values = allocate_values(num_rows);
-  if (values == nullptr) return ResourceExhausted("no memory for " + std::to_string(num_rows * width * 4) + " bytes");
+  if (values == nullptr && num_rows > 0) return ResourceExhausted("no memory for " + std::to_string(num_rows * width * 4) + " bytes");
   const bool catch_up = layout().catches_up() && width != row_floats;
   ParallelFor(executor, num_rows, kMinRowsPerPart, [&](int64_t begin, int64_t end) {
     std::vector<float> buffer(row_floats);

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,8 +24,10 @@ class CachedEmbedding(keras.layers.Layer):
     ```
 
     The gradient goes to the table, not to the optimizer given to `compile()`: gradients of equal ids are summed, and
-    each touched row gets one update per step. Missing ids read as their initial values; rows are created by the first
-    update, so `evaluate` and `predict` create none. A gradient that is not finite is an error and changes no row.
+    each touched row gets one update per step. Computing the gradient is what updates the table: to look at gradients
+    only, set `trainable = False`, or watch inputs in a tape that does not watch variables. Missing ids read as their
+    initial values; rows are created by the first update, so `evaluate` and `predict` create none. A gradient that is
+    not finite is an error and changes no row.
 
     Args:
       output_dim: width of the embedding, or a list of widths stored in one row (see `EmbeddingTable`).
@@ -85,6 +86,7 @@ class CachedEmbedding(keras.layers.Layer):
             seed=seed,
             name=self.name,
         )
+        self._rows = _tables.SavedRows(self._where, {self.name: self.table})
         # Gradients reach the table through this weight, which never changes.
         self._anchor = self.add_weight(name="anchor", shape=(), initializer="zeros", autocast=False, dtype="float32")
         self.built = True
@@ -100,7 +102,9 @@ class CachedEmbedding(keras.layers.Layer):
         bags = _inputs.read_inputs(
             self._where, self.name, self.table, inputs, weights, self.combiner, self.padding_id
         )
-        anchor = tf.convert_to_tensor(self._anchor)
+        self._rows.check_loaded()
+        # A constant carries no gradient: a frozen layer's tables stay as they are.
+        anchor = tf.convert_to_tensor(self._anchor) if self.trainable else tf.constant(0.0)
         values = ops.lookup([bags.use], anchor, training=training is not False and self.trainable)[0]
         outputs = [tf.cast(bags.finish(value), self.compute_dtype) for value in values]
         return outputs if self.table.config.has_groups else outputs[0]
@@ -136,10 +140,18 @@ class CachedEmbedding(keras.layers.Layer):
             "mask_zero": self.mask_zero,
         }
 
+    def save_own_variables(self, store: Any) -> None:
+        """Writes what the rows are like; the rows themselves are assets, and the anchor is always 0."""
+        self._rows.save_description(store)
+
+    def load_own_variables(self, store: Any) -> None:
+        """Checks that the saved rows fit this layer's table."""
+        self._rows.load_description(store)
+
     def save_assets(self, inner_path: str) -> None:
         """Writes the table's rows beside the weights in the `.keras` file."""
-        _tables.save_table(self.table, pathlib.Path(inner_path) / "table")
+        self._rows.save(inner_path)
 
     def load_assets(self, inner_path: str) -> None:
         """Reads the table's rows from the `.keras` file."""
-        _tables.load_table(self.table, pathlib.Path(inner_path) / "table", self._where)
+        self._rows.load(inner_path)

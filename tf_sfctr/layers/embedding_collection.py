@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -78,6 +77,7 @@ class EmbeddingCollection(keras.layers.Layer):
         self.supports_jit = False
         self._convert_input_args = False
         self._allow_non_tensor_positional_args = True
+        self._rows = _tables.SavedRows(where, self.tables)
         # Gradients reach the tables through this weight, which never changes.
         self._anchor = self.add_weight(name="anchor", shape=(), initializer="zeros", autocast=False, dtype="float32")
         self.built = True
@@ -110,7 +110,9 @@ class EmbeddingCollection(keras.layers.Layer):
             for feature, config in self.feature_configs.items()
         }
         uses, members = _fuse(list(bags.values()))
-        anchor = tf.convert_to_tensor(self._anchor)
+        self._rows.check_loaded()
+        # A constant carries no gradient: a frozen layer's tables stay as they are.
+        anchor = tf.convert_to_tensor(self._anchor) if self.trainable else tf.constant(0.0)
         results = ops.lookup(uses, anchor, training=training is not False and self.trainable)
         by_feature = _unfuse(results, members, list(bags.values()))
         outputs = {}
@@ -148,15 +150,21 @@ class EmbeddingCollection(keras.layers.Layer):
             },
         }
 
+    def save_own_variables(self, store: Any) -> None:
+        """Writes what the rows are like; the rows themselves are assets, and the anchor is always 0."""
+        self._rows.save_description(store)
+
+    def load_own_variables(self, store: Any) -> None:
+        """Checks that the saved rows fit this layer's tables."""
+        self._rows.load_description(store)
+
     def save_assets(self, inner_path: str) -> None:
         """Writes the tables' rows beside the weights in the `.keras` file."""
-        for index, table in enumerate(self.tables.values()):
-            _tables.save_table(table, pathlib.Path(inner_path) / str(index))
+        self._rows.save(inner_path)
 
     def load_assets(self, inner_path: str) -> None:
         """Reads the tables' rows from the `.keras` file."""
-        for index, table in enumerate(self.tables.values()):
-            _tables.load_table(table, pathlib.Path(inner_path) / str(index), f"EmbeddingCollection '{self.name}'")
+        self._rows.load(inner_path)
 
 
 def _fuse(bags: list[_inputs.Bags]) -> tuple[list[ops.Use], list[list[int]]]:
