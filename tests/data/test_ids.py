@@ -87,5 +87,5 @@ def test_floats_are_refused(hash_ids, dtype: tf.DType) -> None:  # type: ignore[
 
 
 def test_integers_are_no_strings() -> None:
-    with pytest.raises(TypeError, match="hash_strings: values must be strings; got int32. Pass integers to hash_ids"):
+    with pytest.raises(TypeError, match=r"hash_strings: values must be strings; got int32. Pass integers to hash_ids"):
         data.hash_strings([1, 2], "f")
