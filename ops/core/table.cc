@@ -31,21 +31,28 @@ bool AllFinite(const float* values, int64_t n) {
 Status CheckFinite(const Gradient& gradient, Executor* executor) {
   const int64_t num_rows = gradient.use.positions.num_outputs();
   for (const Columns<const float>& columns : gradient.columns) {
+    if (columns.dim == 0) continue;
     std::atomic<bool> finite{true};
-    ParallelFor(executor, num_rows * columns.dim, kMinFloatsPerPart, [&](int64_t begin, int64_t end) {
-      if (!AllFinite(columns.data + begin, end - begin)) finite = false;
+    ParallelFor(executor, num_rows, kMinFloatsPerPart / columns.dim, [&](int64_t begin, int64_t end) {
+      // Rows without a gap between them are one run of floats.
+      const bool dense = columns.stride == columns.dim;
+      const int64_t run = dense ? end - begin : 1;
+      for (int64_t i = begin; i < end; i += run) {
+        if (!AllFinite(columns.data + i * columns.stride, run * columns.dim)) finite = false;
+      }
     });
     if (finite) continue;
-    int64_t i = 0;
-    while (std::isfinite(columns.data[i])) ++i;
-    const int64_t output = i / columns.dim;
+    int64_t output = 0;
+    while (AllFinite(columns.data + output * columns.stride, columns.dim)) ++output;
+    const float* value = columns.data + output * columns.stride;
+    while (std::isfinite(*value)) ++value;
     std::string where = "bag " + std::to_string(output);
     if (gradient.use.positions.combiner == Combiner::kNone) {
       const int32_t u = gradient.use.positions.inverse[output];
       where = u == kPadding ? "padding at position " + std::to_string(output)
                             : "id " + std::to_string(gradient.use.unique_ids[u]);
     }
-    return InvalidArgument("gradients must be finite; got " + std::to_string(columns.data[i]) + " for " + where +
+    return InvalidArgument("gradients must be finite; got " + std::to_string(*value) + " for " + where +
                            ". No row was changed. Lower the learning rate, clip gradients, or check the inputs.");
   }
   return Status();
@@ -245,8 +252,11 @@ Status Table::Export(int64_t cursor, int64_t max_rows, int64_t width, std::vecto
   ids->resize(rows.size());
   const auto num_rows = static_cast<int64_t>(rows.size());
   float* values = allocate_values(num_rows);
-  if (values == nullptr && num_rows > 0) return ResourceExhausted("no memory for " + std::to_string(num_rows * width * 4) + " bytes");
-  const bool catch_up = layout().catches_up() && width != row_floats;
+  if (values == nullptr && num_rows > 0) {
+    return ResourceExhausted("no memory for " + std::to_string(num_rows * width * 4) + " bytes");
+  }
+  // Whole rows too: the learning rate of the steps they owe is not saved with them.
+  const bool catch_up = layout().catches_up();
   ParallelFor(executor, num_rows, kMinRowsPerPart, [&](int64_t begin, int64_t end) {
     std::vector<float> buffer(row_floats);
     for (int64_t i = begin; i < end; ++i) {
@@ -286,7 +296,12 @@ Status Table::Import(const int64_t* ids, int64_t num_ids, const float* values, i
   store_.Find(ids, num_ids, rows.data(), executor);
   SFCTR_RETURN_IF_ERROR(store_.Create(ids, num_ids, rows.data(), executor));
   ParallelFor(executor, num_ids, kMinRowsPerPart, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) memcpy(store_.row(rows[i]), values + i * width, width * sizeof(float));
+    for (int64_t i = begin; i < end; ++i) {
+      float* row = store_.row(rows[i]);
+      // Or the steps that a row owes would move the embedding that it gets here.
+      if (layout().catches_up()) layout().CatchUp(learning_rates_, static_cast<uint32_t>(step_), row);
+      memcpy(row, values + i * width, width * sizeof(float));
+    }
   });
   return Status();
 }

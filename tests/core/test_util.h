@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -141,16 +142,18 @@ class TestUse {
     return table->Lookup(use(), outputs, training, rows_.data(), executor);
   }
 
-  // `values`: one matrix [num_outputs, dim] per column group, one after the other. REQUIRES: this outlives the push.
-  Gradient MakeGradient(const RowLayout& layout, const std::vector<float>& values) const {
+  // `values`: one matrix [num_outputs, dim] per column group, one after the other. The gradient owns copies.
+  Gradient MakeGradient(const RowLayout& layout, std::vector<float> values) const {
+    const auto owner = std::make_shared<std::pair<TestUse, std::vector<float>>>(*this, std::move(values));
     Gradient gradient;
-    gradient.use = use();
-    gradient.rows = rows_.data();
-    const float* data = values.data();
+    gradient.use = owner->first.use();
+    gradient.rows = owner->first.rows_.data();
+    const float* data = owner->second.data();
     for (const ColumnGroup& group : layout.groups()) {
       gradient.columns.push_back({data, group.dim, group.dim});
       data += positions().num_outputs() * group.dim;
     }
+    gradient.owner = owner;
     return gradient;
   }
 
