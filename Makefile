@@ -104,4 +104,4 @@ fuzz: install  ## each libFuzzer target for FUZZ_SECONDS (30)
 clean:  ## remove everything that was built, the virtual environments too
 	-@for fragment in $(wildcard $(FRAGMENT) $(FRAGMENT_LATEST)); do tools/bazel.sh $$fragment shutdown; done
 	chmod -R u+w .bazel 2>/dev/null || true
-	rm -rf .bazel .sfctr.bazelrc .sfctr-latest.bazelrc .venv .venv-latest .venv-fbgemm .venv-tfra dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .bazel bazel-out .sfctr.bazelrc .sfctr-latest.bazelrc .venv .venv-latest .venv-fbgemm .venv-tfra dist .mypy_cache .pytest_cache .ruff_cache
