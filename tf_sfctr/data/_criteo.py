@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import tensorflow as tf
 from typing_extensions import Unpack
 
@@ -60,4 +58,4 @@ def criteo(
         columns, ("label", *NUMERIC, *CATEGORICAL), delimiter="\t", quoting=False, skip_header=False
     )
     paths = resolve("criteo", files)
-    return make_dataset(functools.partial(_text.tasks, form, paths, read), NUMERIC, columns.id_names, read)
+    return make_dataset(_text.tasks(form, paths, read), NUMERIC, columns.id_names, read)

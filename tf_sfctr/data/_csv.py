@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import csv as python_csv
-import functools
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -91,7 +90,7 @@ def csv(
     )
     columns.require(names, paths[0])
     form = _text.TextFormat(columns, names, delimiter, quoting=True, skip_header=header is None)
-    return make_dataset(functools.partial(_text.tasks, form, paths, read), columns.numeric, columns.id_names, read)
+    return make_dataset(_text.tasks(form, paths, read), columns.numeric, columns.id_names, read)
 
 
 def _header(path: str, delimiter: str, strip: bool) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 import numpy as np
@@ -101,9 +101,17 @@ class TextFormat:
         return f"must parse; got {str(error)[:200]!r}"
 
 
-def tasks(form: TextFormat, paths: list[str], options: ReadOptions) -> Iterator[Task]:
-    """One task per chunk of the rows that this worker reads."""
-    selection = options.selection(paths, functools.partial(num_lines, skip_header=form.skip_header))
+def tasks(form: TextFormat, paths: list[str], options: ReadOptions) -> Callable[[], Iterator[Task]]:
+    """For each iteration, one task per chunk of the rows that this worker reads."""
+
+    @functools.cache  # Where it needs a count of lines, that is a pass over the files: once is enough.
+    def selection() -> Selection:
+        return options.selection(paths, functools.partial(num_lines, skip_header=form.skip_header))
+
+    return lambda: _tasks(form, paths, options, selection())
+
+
+def _tasks(form: TextFormat, paths: list[str], options: ReadOptions, selection: Selection) -> Iterator[Task]:
     for path in options.own_files(paths):
         row = 0
         for chunk, count in chunks(path, form.skip_header):
