@@ -29,10 +29,9 @@ def evaluate_exactly(model: keras.Model, dataset: tf.data.Dataset) -> dict[str, 
       "auc" (ties counted half, NaN if all labels are the same), "log_loss" (the mean; probabilities at least 1e-7 from
       0 and 1) and "samples".
     """
-    predict = tf.function(lambda features: model(features, training=False), reduce_retracing=True, jit_compile=False)
     scores, labels = [], []
     for features, label in dataset:
-        scores.append(predict(features).numpy().reshape(-1))
+        scores.append(model.predict_on_batch(features).reshape(-1))
         labels.append(label.numpy().reshape(-1))
     score = np.concatenate(scores) if scores else np.empty(0, np.float32)
     label = np.concatenate(labels) if labels else np.empty(0, np.float32)

@@ -44,7 +44,8 @@ def _cause(error: Exception) -> str:
     """The line that says what went wrong: TensorFlow wraps an error of a reader in tracebacks."""
     text = error.message if isinstance(error, tf.errors.OpError) else str(error)
     found = re.search(r"\b(?:Value|Type|OS|FileNotFound)Error: (.+)", text)
-    return found.group(1) if found else next((line for line in text.splitlines() if line.strip()), repr(error))
+    line = found.group(1) if found else next((line for line in text.splitlines() if line.strip()), repr(error))
+    return line.replace('on_error="skip"', "--on_error=skip")
 
 
 if __name__ == "__main__":

@@ -142,11 +142,11 @@ def _output_folder(name: str) -> pathlib.Path | None:
 def _datasets(settings: Settings, skipped: data.SkippedLines) -> tuple[tf.data.Dataset, tf.data.Dataset | None]:
     reader = getattr(data, settings.format)
     share = settings.eval_fraction if not settings.eval else 0.0
-    shuffle: dict[str, Any] = {"shuffle_buffer": settings.shuffle_buffer, "seed": settings.seed, "skipped": skipped}
+    shuffle: dict[str, Any] = {"shuffle_buffer": settings.shuffle_buffer, "seed": settings.seed}
 
     def read(files: list[str], **options: Any) -> tf.data.Dataset:
         try:
-            return reader(files, settings.batch_size, on_error=settings.on_error, **settings.reader, **options)
+            return reader(files, settings.batch_size, on_error=settings.on_error, skipped=skipped, **settings.reader, **options)
         except (OSError, ValueError, TypeError) as error:
             raise UsageError(str(error)) from error
 
