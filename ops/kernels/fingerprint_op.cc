@@ -111,7 +111,8 @@ absl::Status CheckOffsets(int column, const Offset* offsets, int64_t num_offsets
 
 // Fills ids [num_rows, num_columns] with id(column, row), in row blocks, on all cores.
 template <typename Id>
-void FillColumns(OpKernelContext* ctx, int64_t num_rows, int64_t num_columns, int64_t cost, int64_t* ids, const Id& id) {
+void FillColumns(OpKernelContext* ctx, int64_t num_rows, int64_t num_columns, int64_t cost, int64_t* ids,
+                 const Id& id) {
   ParallelFor(ctx, num_rows, cost * num_columns, [=, &id](int64_t begin, int64_t end) {
     for (int64_t first = begin; first < end; first += kRowsAtOnce) {
       const int64_t last = std::min(first + kRowsAtOnce, end);
@@ -199,7 +200,8 @@ class FingerprintStringsOp : public OpKernel {
     const auto salt_value = static_cast<uint64_t>(salt.scalar<int64_t>()());
     int64_t* out = ids->flat<int64_t>().data();
     ParallelFor(ctx, values.NumElements(), kStringCost, [=](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) out[i] = StringId(absl::string_view(in[i].data(), in[i].size()), salt_value);
+      for (int64_t i = begin; i < end; ++i)
+        out[i] = StringId(absl::string_view(in[i].data(), in[i].size()), salt_value);
     });
   }
 };
