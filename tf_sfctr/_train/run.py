@@ -116,6 +116,8 @@ def run(settings: Settings) -> dict[str, Any]:
         "seed": settings.seed,
     }
     if output:
+        # Loading the model is not to need what only this command has.
+        model.compile(model.optimizer, keras.losses.BinaryCrossentropy(), metrics=[keras.metrics.AUC(name="auc")])
         model.save(output / "model.keras")
         (output / "metrics.json").write_text(json.dumps(result) + "\n")
     return result
@@ -142,11 +144,12 @@ def _output_folder(name: str) -> pathlib.Path | None:
 def _datasets(settings: Settings, skipped: data.SkippedLines) -> tuple[tf.data.Dataset, tf.data.Dataset | None]:
     reader = getattr(data, settings.format)
     share = settings.eval_fraction if not settings.eval else 0.0
+    common: dict[str, Any] = {"on_error": settings.on_error, "skipped": skipped, **settings.reader}
     shuffle: dict[str, Any] = {"shuffle_buffer": settings.shuffle_buffer, "seed": settings.seed}
 
     def read(files: list[str], **options: Any) -> tf.data.Dataset:
         try:
-            return reader(files, settings.batch_size, on_error=settings.on_error, skipped=skipped, **settings.reader, **options)
+            return reader(files, settings.batch_size, **common, **options)
         except (OSError, ValueError, TypeError) as error:
             raise UsageError(str(error)) from error
 
@@ -206,5 +209,8 @@ def _crosses(settings: Settings) -> list[tuple[int, int]]:
 
 
 def _dense_optimizer(settings: Settings) -> keras.optimizers.Optimizer:
-    kinds = {"adam": keras.optimizers.Adam, "adagrad": keras.optimizers.Adagrad, "sgd": keras.optimizers.SGD}
-    return kinds[settings.optimizer](settings.learning_rate)
+    kinds = {"adam": keras.optimizers.AdamW, "adagrad": keras.optimizers.Adagrad, "sgd": keras.optimizers.SGD}
+    decay = settings.weight_decay or None
+    if settings.optimizer == "adam" and decay is None:
+        return keras.optimizers.Adam(settings.learning_rate)
+    return kinds[settings.optimizer](settings.learning_rate, weight_decay=decay)

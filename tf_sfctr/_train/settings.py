@@ -192,6 +192,13 @@ def _define() -> tuple[flags.FlagValues, dict[str, list[str]]]:
     )
     flags.DEFINE_enum("optimizer", "adam", ["adagrad", "adam", "sgd"], "Of the dense weights.", **where)
     flags.DEFINE_float("learning_rate", 0.001, "Of the dense weights.", lower_bound=0.0, **where)
+    flags.DEFINE_float(
+        "weight_decay",
+        0.0,
+        "Of the dense weights: each step shrinks them by this share of the learning rate.",
+        lower_bound=0.0,
+        **where,
+    )
     flags.DEFINE_enum(
         "embedding_optimizer",
         "adagrad",
