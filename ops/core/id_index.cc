@@ -3,27 +3,58 @@
 
 #include <cstring>
 #include <new>
+#include <utility>
 
 namespace sfctr {
 namespace {
 
 constexpr int kSlots = 8;
+constexpr int64_t kArenaChunkBytes = int64_t{8} << 20;
 
 // At most 7 of 8 slots are used: probes stay short and there is always a free slot to end at.
 uint32_t MaxSize(uint32_t mask) { return (mask + 1) * (kSlots - 1); }
 
 }  // namespace
 
-void IdIndex::FreeBuckets::operator()(Bucket* buckets) const { ::operator delete[](buckets, std::align_val_t{64}); }
+IdIndex::Bucket* IdIndex::Arena::Take() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (free_.empty()) {
+    MappedMemory chunk = Map(kArenaChunkBytes, 0);
+    if (chunk == nullptr) throw std::bad_alloc();
+    constexpr int64_t kBlockBytes = kMaxBuckets * sizeof(Bucket);
+    for (int64_t offset = kArenaChunkBytes - kBlockBytes; offset >= 0; offset -= kBlockBytes) {
+      free_.push_back(reinterpret_cast<Bucket*>(chunk.get() + offset));
+    }
+    chunks_.push_back(std::move(chunk));
+  }
+  Bucket* block = free_.back();
+  free_.pop_back();
+  return block;
+}
+
+void IdIndex::Arena::GiveBack(Bucket* block) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  free_.push_back(block);
+}
+
+void IdIndex::FreeBuckets::operator()(Bucket* buckets) const {
+  if (arena != nullptr) {
+    arena->GiveBack(buckets);
+  } else {
+    ::operator delete[](buckets, std::align_val_t{64});
+  }
+}
 
 IdIndex::Buckets IdIndex::NewBuckets(uint32_t num_buckets) {
   const size_t bytes = sizeof(Bucket) * num_buckets;
-  auto* buckets = static_cast<Bucket*>(::operator new[](bytes, std::align_val_t{64}));
+  Arena* const arena = num_buckets == kMaxBuckets ? arena_.get() : nullptr;
+  auto* buckets =
+      arena != nullptr ? arena->Take() : static_cast<Bucket*>(::operator new[](bytes, std::align_val_t{64}));
   memset(buckets, 0xFF, bytes);  // kNoRow everywhere
-  return Buckets(buckets);
+  return Buckets(buckets, FreeBuckets(arena));
 }
 
-IdIndex::IdIndex() : shards_(kNumShards) {
+IdIndex::IdIndex() : arena_(std::make_unique<Arena>()), shards_(kNumShards) {
   for (Shard_& shard : shards_) {
     shard.segments.push_back(std::make_unique<Segment>());
     shard.segments.back()->buckets = NewBuckets(1);

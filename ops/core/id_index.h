@@ -22,8 +22,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
+#include "ops/core/mapped_memory.h"
 #include "ops/core/platform.h"
 
 namespace sfctr {
@@ -88,15 +90,30 @@ class IdIndex {
   static constexpr uint32_t kMaxBuckets = 4096;
   static constexpr uint32_t kUnread = 0xFFFFFFFFu;
 
+  // Blocks of kMaxBuckets buckets on huge pages; all segments of a large table have that size, so a block given back
+  // by a split serves the next one. Thread-safe.
+  class Arena {
+   public:
+    Bucket* Take();
+    void GiveBack(Bucket* block);
+
+   private:
+    std::mutex mutex_;
+    std::vector<MappedMemory> chunks_;
+    std::vector<Bucket*> free_;
+  };
+
   struct FreeBuckets {
+    explicit FreeBuckets(Arena* arena_or_null) : arena(arena_or_null) {}
+    Arena* arena;  // null: from operator new
     void operator()(Bucket* buckets) const;
   };
   using Buckets = std::unique_ptr<Bucket[], FreeBuckets>;
 
   struct Segment {
-    Buckets buckets;
-    uint32_t mask = 0;   // number of buckets - 1
-    uint32_t size = 0;   // rows in it
+    Buckets buckets{nullptr, FreeBuckets(nullptr)};
+    uint32_t mask = 0;    // number of buckets - 1
+    uint32_t size = 0;    // rows in it
     int local_depth = 0;  // directory bits that all its hashes share
   };
 
@@ -118,24 +135,26 @@ class IdIndex {
     const __m128i none = _mm_set1_epi32(-1);
     const auto* hashes = reinterpret_cast<const __m128i*>(bucket.hash);
     const auto* rows = reinterpret_cast<const __m128i*>(bucket.row);
-    const __m128i low = _mm_andnot_si128(_mm_cmpeq_epi32(_mm_load_si128(rows), none),
-                                         _mm_cmpeq_epi32(_mm_load_si128(hashes), wanted));
+    const __m128i low =
+        _mm_andnot_si128(_mm_cmpeq_epi32(_mm_load_si128(rows), none), _mm_cmpeq_epi32(_mm_load_si128(hashes), wanted));
     const __m128i high = _mm_andnot_si128(_mm_cmpeq_epi32(_mm_load_si128(rows + 1), none),
                                           _mm_cmpeq_epi32(_mm_load_si128(hashes + 1), wanted));
     return static_cast<uint32_t>(_mm_movemask_ps(_mm_castsi128_ps(low))) |
            static_cast<uint32_t>(_mm_movemask_ps(_mm_castsi128_ps(high))) << 4;
 #else
     uint32_t matches = 0;
-    for (int i = 0; i < 8; ++i) matches |= static_cast<uint32_t>(bucket.hash[i] == hash && bucket.row[i] != kNoRow) << i;
+    for (int i = 0; i < 8; ++i)
+      matches |= static_cast<uint32_t>(bucket.hash[i] == hash && bucket.row[i] != kNoRow) << i;
     return matches;
 #endif
   }
 
-  static Buckets NewBuckets(uint32_t num_buckets);
+  Buckets NewBuckets(uint32_t num_buckets);
   static void Place(Bucket* buckets, uint32_t mask, uint32_t hash, uint32_t row);
   void Grow(Segment* segment);
   void Split(Shard_* shard, Segment* segment, uint32_t hash);
 
+  std::unique_ptr<Arena> arena_;  // outlives the segments
   std::vector<Shard_> shards_;
 };
 

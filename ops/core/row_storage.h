@@ -11,9 +11,9 @@
 #define TF_SFCTR_OPS_CORE_ROW_STORAGE_H_
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
+#include "ops/core/mapped_memory.h"
 #include "ops/core/status.h"
 
 namespace sfctr {
@@ -22,15 +22,12 @@ class RowStorage {
  public:
   // stride_bytes: bytes from one row to the next. REQUIRES: a positive multiple of 4.
   explicit RowStorage(int64_t stride_bytes);
-  ~RowStorage();
-  RowStorage(const RowStorage&) = delete;
-  RowStorage& operator=(const RowStorage&) = delete;
 
   // Makes rows [0, num_rows) addressable; new ones read as zeros. On error nothing changes.
   Status Reserve(int64_t num_rows);
 
   char* row(uint32_t number) const {
-    return chunks_[number >> rows_per_chunk_log2_] + (number & row_mask_) * stride_bytes_;
+    return chunks_[number >> rows_per_chunk_log2_].get() + (number & row_mask_) * stride_bytes_;
   }
 
   int64_t stride_bytes() const { return stride_bytes_; }
@@ -41,7 +38,7 @@ class RowStorage {
   int rows_per_chunk_log2_;
   uint32_t row_mask_;
   int64_t chunk_bytes_;  // multiple of 2 MiB
-  std::vector<char*> chunks_;
+  std::vector<MappedMemory> chunks_;
 };
 
 }  // namespace sfctr
