@@ -11,6 +11,7 @@ from collections.abc import Sequence
 BENCHMARKS = {
     "embedding": "lookup, gradient and update of embedding tables",
     "deepfm": "a training step of DeepFM, against the same model with its embeddings given for free",
+    "growth": "memory of a table and the time of insertions while it grows",
     "input": "readers of Criteo, Parquet and TFRecord files",
     "peers": "the embedding benchmark in FBGEMM and TFRA, each in its own Python",
 }

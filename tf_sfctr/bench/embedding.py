@@ -57,13 +57,13 @@ def run(args: argparse.Namespace) -> int:
         medians[name] = report.add(variant, {**axes, "ids": ids}, _tables.rates(amount, seconds), "ids/s", **extra)
 
     # In pairs, so that two tables of Criteo's size are in memory at once and not all of them.
-    ours = _ours(rows, args.dim, gradient, hashed=False)
+    ours = make_step(rows, args.dim, gradient, hashed=False)
     variants = {OURS: ours}
     batches = {OURS: vocabulary}
     if "tensorflow" in baselines:
         variants["tensorflow"] = _tensorflow(rows, args.dim, gradient)
         batches["tensorflow"] = vocabulary
-    variants["hashed"] = _ours(rows, args.dim, gradient, hashed=True)
+    variants["hashed"] = make_step(rows, args.dim, gradient, hashed=True)
     batches["hashed"] = hashed
     times = _tables.time_in_turns(variants, batches, args.steps)
     add(OURS, "vocabulary", times[OURS])
@@ -95,7 +95,8 @@ def _bytes(keys: np.ndarray[Any, Any], dim: int) -> int:
     return keys.size * (8 + 2 * 4 * dim) + len(np.unique(keys)) * 4 * dim * (1 + 2 * 2)
 
 
-def _ours(rows: int, dim: int, gradient: tf.Tensor, hashed: bool) -> Callable[[Any], Any]:
+def make_step(rows: int, dim: int, gradient: tf.Tensor, hashed: bool) -> Callable[[Any], Any]:
+    """Our lookup, gradient and Adagrad on a full table, as a function of one batch of ids that waits for the end."""
     table = EmbeddingTable(
         dim,
         None if hashed else rows,
