@@ -198,7 +198,7 @@ Status Table::ApplyMerged(const std::vector<Gradient>& gradients, Executor* exec
   int64_t total = 0;
   for (const Gradient& gradient : gradients) total += gradient.use.num_unique;
   const int64_t width = layout().embedding_floats();
-  std::vector<float> sums(total * width);
+  std::vector<float> sums(total * width + width);  // one row more: an empty vector has no address
   std::vector<int64_t> ids;
   ids.reserve(total);
   for (const Gradient& gradient : gradients) {

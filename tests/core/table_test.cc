@@ -81,6 +81,16 @@ TEST_F(TableTest, LookupCreatesNothingAndMissingRowsReadAsInitialValues) {
   }
 }
 
+TEST_F(TableTest, TwoEmptyUsesAreOneUpdateOfNothing) {
+  const auto table = MakeTable(RowLayout(1, {Group(1, OptimizerKind::kFtrl), Group(2, OptimizerKind::kSgd)}));
+  TestUse first({}), second({});
+  LookUp(table.get(), &first);
+  LookUp(table.get(), &second);
+  Push(table.get(), {first.MakeGradient(table->layout(), {}), second.MakeGradient(table->layout(), {})});
+  EXPECT_EQ(Step(table.get()), 1);
+  EXPECT_EQ(NumRows(table.get()), 0);
+}
+
 TEST_F(TableTest, PaddingReadsAsZerosAndGetsNoRow) {
   const auto table = MakeTable(Layout());
   TestUse use({3, -1}, -1);

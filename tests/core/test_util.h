@@ -134,11 +134,12 @@ class TestUse {
 
   Status Lookup(Table* table, bool training, Executor* executor) {
     const int64_t width = table->layout().embedding_floats();
-    values_.assign(positions().num_outputs() * width, NAN);
+    values_.assign((positions().num_outputs() + 1) * width, NAN);  // one row more: an empty vector has no address
     std::vector<Columns<float>> outputs;
     for (const ColumnGroup& group : table->layout().groups()) {
       outputs.push_back({values_.data() + group.embedding_offset, width, group.dim});
     }
+    values_.resize(positions().num_outputs() * width);
     return table->Lookup(use(), outputs, training, rows_.data(), executor);
   }
 
