@@ -17,8 +17,8 @@ from tf_sfctr import models, train
 SHARED = pathlib.Path(__file__).resolve().parents[2] / "shared" / "data"
 SMALL = ("--dim=4", "--hidden=8", "--batch_size=64")
 CRITEO: tuple[str, ...] = (
-    *("--bucketize", "--hidden=128", "--dropout=0.6", "--dim=4", "--batch_size=128", "--epochs=9"),
-    *("--learning_rate=0.003", "--weight_decay=1.0", "--embedding_learning_rate=0.05", "--l2=0.03"),
+    *("--bucketize", "--hidden=256", "--dropout=0.7", "--dim=4", "--batch_size=128", "--epochs=8"),
+    *("--learning_rate=0.003", "--weight_decay=1", "--embedding_learning_rate=0.05", "--l2=0.03"),
 )
 CENSUS_HEADER = (
     "age,workclass,fnlwgt,education,education_num,marital_status,occupation,relationship,race,sex,"
@@ -232,7 +232,7 @@ def test_criteo_sample_beats_logistic_regression(
     path = shared_data / "criteo_wide_resdnn" / "train.tsv"
     result = result_of(capsys, f"--model={model}", f"--train={path}", *CRITEO)
     assert result["eval_samples"] == 1440
-    assert result["auc"] > 0.72, "an untuned logistic regression has 0.71"
+    assert result["auc"] > 0.73, "an untuned logistic regression has 0.71"
 
 
 def _python(*arguments: str) -> subprocess.CompletedProcess[str]:
