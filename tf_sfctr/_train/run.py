@@ -150,7 +150,7 @@ def _datasets(settings: Settings, skipped: data.SkippedLines) -> tuple[tf.data.D
     def read(files: list[str], **options: Any) -> tf.data.Dataset:
         try:
             return reader(files, settings.batch_size, **common, **options)
-        except (OSError, ValueError, TypeError) as error:
+        except (ImportError, OSError, ValueError, TypeError) as error:
             raise UsageError(str(error)) from error
 
     if share:
