@@ -5,14 +5,20 @@
 #include <new>
 #include <utility>
 
+#include "ops/core/hash.h"
+
 namespace sfctr {
 namespace {
 
 constexpr int kSlots = 8;
 constexpr int64_t kArenaChunkBytes = int64_t{8} << 20;
 
-// At most 7 of 8 slots are used: probes stay short and there is always a free slot to end at.
-uint32_t MaxSize(uint32_t mask) { return (mask + 1) * (kSlots - 1); }
+// Segments are full at 22 to 28 32nds of their slots. At most 7 of 8: probes stay short, and there is always a free
+// slot to end at.
+constexpr uint32_t kMinLoad = 22;
+constexpr uint32_t kLoads = 7;
+
+uint32_t MaxSize(uint32_t mask, uint32_t max_load) { return (mask + 1) * kSlots / 4 * max_load / 8; }
 
 }  // namespace
 
@@ -55,11 +61,19 @@ IdIndex::Buckets IdIndex::NewBuckets(uint32_t num_buckets) {
 }
 
 IdIndex::IdIndex() : arena_(std::make_unique<Arena>()), shards_(kNumShards) {
-  for (Shard_& shard : shards_) {
-    shard.segments.push_back(std::make_unique<Segment>());
-    shard.segments.back()->buckets = NewBuckets(1);
-    shard.directory.push_back(shard.segments.back().get());
-  }
+  for (Shard_& shard : shards_) shard.directory.push_back(NewSegment(&shard, 1, 0));
+}
+
+IdIndex::Segment* IdIndex::NewSegment(Shard_* shard, uint32_t num_buckets, int local_depth) {
+  shard->segments.push_back(std::make_unique<Segment>());
+  Segment* segment = shard->segments.back().get();
+  segment->buckets = NewBuckets(num_buckets);
+  segment->mask = num_buckets - 1;
+  segment->local_depth = local_depth;
+  // Hashes fill all segments evenly; with one load for all they would all split at the same time.
+  const uint64_t number = (static_cast<uint64_t>(shard - shards_.data()) << 32) + shard->segments.size();
+  segment->max_load = kMinLoad + static_cast<uint32_t>(Mix64(number) % kLoads);
+  return segment;
 }
 
 void IdIndex::Place(Bucket* buckets, uint32_t mask, uint32_t hash, uint32_t row) {
@@ -94,12 +108,7 @@ void IdIndex::Split(Shard_* shard, Segment* segment, uint32_t hash) {
     shard->directory = std::move(directory);
     ++shard->depth;
   }
-  shard->segments.push_back(std::make_unique<Segment>());
-  Segment* high = shard->segments.back().get();
-  ++segment->local_depth;
-  high->local_depth = segment->local_depth;
-  high->mask = segment->mask;
-  high->buckets = NewBuckets(high->mask + 1);
+  Segment* high = NewSegment(shard, segment->mask + 1, ++segment->local_depth);
   Buckets low = NewBuckets(segment->mask + 1);
   const int bit = 32 - kShardBits - segment->local_depth;
   uint32_t low_size = 0;
@@ -126,7 +135,7 @@ void IdIndex::Split(Shard_* shard, Segment* segment, uint32_t hash) {
 void IdIndex::Insert(uint32_t hash, uint32_t row) {
   Shard_& shard = shards_[Shard(hash)];
   Segment* segment = shard.directory[DirectorySlot(hash)];
-  while (segment->size >= MaxSize(segment->mask)) {
+  while (segment->size >= MaxSize(segment->mask, segment->max_load)) {
     // The bits of the directory and of the bucket must not meet: beyond that a segment only doubles.
     const bool may_split = segment->local_depth < 32 - kShardBits - 12;
     if (segment->mask + 1 < kMaxBuckets || !may_split) {

@@ -6,8 +6,8 @@
 //   segment  = next `depth` bits, through the shard's directory
 //   bucket   = lowest bits; one cache line of 8 stored hashes and 8 row numbers, probed linearly
 // A full segment doubles until it has kMaxBuckets, then splits in two. Either moves at most one segment (a few ten
-// thousand entries, from the stored hashes alone), so no insertion pauses for longer as the table grows. Between 9 and
-// 18 bytes a row.
+// thousand entries, from the stored hashes alone), and segments are full at different loads, so that they do not all
+// split at once: no insertion pauses for longer as the table grows. About 13 bytes a row, less than 24 always.
 //
 // Candidate() may return a row of another id with the same hash: the caller compares the id in the row and asks for
 // the next candidate. Rows are not removed.
@@ -112,9 +112,10 @@ class IdIndex {
 
   struct Segment {
     Buckets buckets{nullptr, FreeBuckets(nullptr)};
-    uint32_t mask = 0;    // number of buckets - 1
-    uint32_t size = 0;    // rows in it
-    int local_depth = 0;  // directory bits that all its hashes share
+    uint32_t mask = 0;      // number of buckets - 1
+    uint32_t size = 0;      // rows in it
+    int local_depth = 0;    // directory bits that all its hashes share
+    uint32_t max_load = 0;  // of its 32nds of slots; see NewSegment
   };
 
   struct Shard_ {
@@ -151,6 +152,7 @@ class IdIndex {
 
   Buckets NewBuckets(uint32_t num_buckets);
   static void Place(Bucket* buckets, uint32_t mask, uint32_t hash, uint32_t row);
+  Segment* NewSegment(Shard_* shard, uint32_t num_buckets, int local_depth);
   void Grow(Segment* segment);
   void Split(Shard_* shard, Segment* segment, uint32_t hash);
 

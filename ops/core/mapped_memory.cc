@@ -19,7 +19,8 @@ MappedMemory Map(int64_t bytes, int64_t small_bytes) {
   if (begin + mapped > end) munmap(reinterpret_cast<void*>(end), begin + mapped - end);
   auto* memory = reinterpret_cast<char*>(aligned);
   // Advice only: without huge pages everything works, slower.
-  if (bytes > small_bytes) madvise(memory + small_bytes, bytes - small_bytes, MADV_HUGEPAGE);
+  const int64_t huge_bytes = bytes / kHugePageBytes * kHugePageBytes - small_bytes;
+  if (huge_bytes > 0) madvise(memory + small_bytes, huge_bytes, MADV_HUGEPAGE);
   return MappedMemory(memory, Unmap{bytes});
 }
 

@@ -20,8 +20,9 @@ struct Unmap {
 
 using MappedMemory = std::unique_ptr<char, Unmap>;
 
-// Address space of `bytes`, aligned to a huge page; null with errno set if the system refuses. Huge pages begin after
-// the first `small_bytes`. REQUIRES: multiples of kHugePageBytes.
+// Address space of `bytes`, aligned to a huge page; null with errno set if the system refuses. The first `small_bytes`
+// and what is left after the last whole huge page stay on small pages, so that no memory is taken that is not used.
+// REQUIRES: bytes is a multiple of 4096, small_bytes of kHugePageBytes.
 MappedMemory Map(int64_t bytes, int64_t small_bytes);
 
 }  // namespace sfctr

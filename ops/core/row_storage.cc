@@ -12,6 +12,7 @@ namespace {
 
 // Large enough for few chunks, small enough that the untouched tail of the last one does not count.
 constexpr int64_t kChunkBytes = int64_t{32} << 20;
+constexpr int64_t kSmallPageBytes = 4096;
 
 int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
@@ -19,9 +20,9 @@ int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1)
 
 RowStorage::RowStorage(int64_t stride_bytes) : stride_bytes_(stride_bytes) {
   rows_per_chunk_log2_ = 0;
-  while (stride_bytes << (rows_per_chunk_log2_ + 1) <= kChunkBytes) ++rows_per_chunk_log2_;
+  while (stride_bytes << rows_per_chunk_log2_ < kChunkBytes) ++rows_per_chunk_log2_;
   row_mask_ = (uint32_t{1} << rows_per_chunk_log2_) - 1;
-  chunk_bytes_ = RoundUp(stride_bytes << rows_per_chunk_log2_, kHugePageBytes);
+  chunk_bytes_ = RoundUp(stride_bytes << rows_per_chunk_log2_, kSmallPageBytes);
 }
 
 Status RowStorage::Reserve(int64_t num_rows) {

@@ -37,7 +37,7 @@ class RowStorage {
   int64_t stride_bytes_;
   int rows_per_chunk_log2_;
   uint32_t row_mask_;
-  int64_t chunk_bytes_;  // multiple of 2 MiB
+  int64_t chunk_bytes_;
   std::vector<MappedMemory> chunks_;
 };
 
