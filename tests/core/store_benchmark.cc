@@ -136,6 +136,8 @@ IN_FLIGHT(16);
 IN_FLIGHT(24);
 IN_FLIGHT(32);
 IN_FLIGHT(64);
+IN_FLIGHT(128);
+IN_FLIGHT(256);
 
 // Rows into an empty store, batch by batch.
 void BM_Create(benchmark::State& state) {
