@@ -50,8 +50,8 @@ def resolve(initializer: Any, fan_in: int, fan_out: int) -> tuple[str, list[floa
     if isinstance(initializer, k.VarianceScaling):
         return _variance_scaling(initializer, fan_in, fan_out)
     raise ValueError(
-        f"initializers.resolve: embeddings_initializer must be zeros, ones, constant, uniform, normal, truncated normal "
-        f"or variance scaling; got {given!r}. A row is initialized alone, so it needs one of these."
+        f"initializers.resolve: embeddings_initializer must be zeros, ones, constant, uniform, normal, truncated "
+        f"normal or variance scaling; got {given!r}. A row is initialized alone, so it needs one of these."
     )
 
 

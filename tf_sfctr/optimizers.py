@@ -219,7 +219,9 @@ def get(identifier: TableOptimizer | str | dict[str, Any]) -> TableOptimizer:
         config = dict(identifier)
         kind = str(config.pop("kind", "")).lower()
         if kind not in _KINDS:
-            raise ValueError(f"optimizers.get: name must be one of {sorted(_KINDS)}; got {kind!r}. Choose one of these.")
+            raise ValueError(
+                f"optimizers.get: name must be one of {sorted(_KINDS)}; got {kind!r}. Choose one of these."
+            )
         if isinstance(config.get("learning_rate"), dict):
             import keras
 
@@ -240,7 +242,7 @@ def op_name(optimizer: TableOptimizer) -> str:
 
 
 def op_arguments(optimizer: TableOptimizer) -> list[float]:
-    """Returns the numbers that the `SfctrTable` op takes, in the order of `ParseOptimizer` in ops/kernels/table_op.cc."""
+    """Returns what the `SfctrTable` op takes, in the order of `ParseOptimizer` in ops/kernels/table_op.cc."""
     beta_1 = getattr(optimizer, "beta_1", 0.0)
     beta_2 = getattr(optimizer, "beta_2", 0.0)
     return [

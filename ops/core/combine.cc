@@ -91,8 +91,8 @@ Status CheckPositions(const Positions& positions) {
   }
   for (int64_t i = 0; positions.weights != nullptr && i < positions.num_ids; ++i) {
     if (!std::isfinite(positions.weights[i])) {
-      return InvalidArgument("weights must be finite; got " + std::to_string(positions.weights[i]) +
-                             " at position " + std::to_string(i) + ". Check how the weights are made.");
+      return InvalidArgument("weights must be finite; got " + std::to_string(positions.weights[i]) + " at position " +
+                             std::to_string(i) + ". Check how the weights are made.");
     }
   }
   return Status();

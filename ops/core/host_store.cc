@@ -51,8 +51,7 @@ Status HostStore::CheckIds(const int64_t* ids, int64_t num_ids) const {
   int64_t i = 0;
   while (static_cast<uint64_t>(ids[i]) < static_cast<uint64_t>(input_dim_)) ++i;
   return InvalidArgument("ids must be in [0, " + std::to_string(input_dim_) + ") (input_dim); got " +
-                         std::to_string(ids[i]) +
-                         ". Raise input_dim, or leave it out to accept any 64-bit id.");
+                         std::to_string(ids[i]) + ". Raise input_dim, or leave it out to accept any 64-bit id.");
 }
 
 void HostStore::PrefetchForRead(uint32_t number, int64_t num_floats) const {

@@ -59,9 +59,7 @@ class HostStore {
   int64_t NextRow(int64_t number) const;
 
  private:
-  bool Exists(int64_t id) const {
-    return (exists_[id >> 6].load(std::memory_order_relaxed) >> (id & 63)) & 1;
-  }
+  bool Exists(int64_t id) const { return (exists_[id >> 6].load(std::memory_order_relaxed) >> (id & 63)) & 1; }
   void FindHashed(const int64_t* ids, int64_t num_ids, uint32_t* rows) const;
 
   const int64_t input_dim_;
@@ -69,7 +67,7 @@ class HostStore {
   const int64_t header_bytes_;  // of the id before the floats
   RowStorage storage_;
   int64_t size_ = 0;
-  std::unique_ptr<IdIndex> index_;                    // hashed form
+  std::unique_ptr<IdIndex> index_;                   // hashed form
   std::unique_ptr<std::atomic<uint64_t>[]> exists_;  // indexed form, one bit a row
 };
 

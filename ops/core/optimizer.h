@@ -46,12 +46,18 @@ struct Optimizer {
 
 SFCTR_HD inline int64_t StateSize(const Optimizer& optimizer, int64_t dim) {
   switch (optimizer.kind) {
-    case OptimizerKind::kSgd: return 0;
-    case OptimizerKind::kMomentum: return dim;
-    case OptimizerKind::kAdagrad: return dim;
-    case OptimizerKind::kRowWiseAdagrad: return 1;
-    case OptimizerKind::kAdam: return 2 * dim + (optimizer.catch_up ? 1 : 0);
-    case OptimizerKind::kFtrl: return 2 * dim;
+    case OptimizerKind::kSgd:
+      return 0;
+    case OptimizerKind::kMomentum:
+      return dim;
+    case OptimizerKind::kAdagrad:
+      return dim;
+    case OptimizerKind::kRowWiseAdagrad:
+      return 1;
+    case OptimizerKind::kAdam:
+      return 2 * dim + (optimizer.catch_up ? 1 : 0);
+    case OptimizerKind::kFtrl:
+      return 2 * dim;
   }
   return 0;
 }
@@ -69,7 +75,7 @@ SFCTR_HD inline double IntegerPower(double base, uint64_t exponent) {
 // What is the same for all rows of one update.
 struct UpdateScalars {
   float learning_rate = 0.0f;
-  uint32_t step = 0;       // number of this update of the table, from 1
+  uint32_t step = 0;        // number of this update of the table, from 1
   float adam_alpha = 0.0f;  // learning rate with Adam's bias corrections of this step
 };
 
@@ -83,8 +89,8 @@ SFCTR_HD inline UpdateScalars MakeUpdateScalars(const Optimizer& optimizer, floa
   scalars.learning_rate = learning_rate;
   scalars.step = step;
   if (optimizer.kind == OptimizerKind::kAdam) {
-    scalars.adam_alpha = AdamAlpha(learning_rate, IntegerPower(optimizer.beta1, step),
-                                   IntegerPower(optimizer.beta2, step));
+    scalars.adam_alpha =
+        AdamAlpha(learning_rate, IntegerPower(optimizer.beta1, step), IntegerPower(optimizer.beta2, step));
   }
   return scalars;
 }
@@ -185,8 +191,7 @@ SFCTR_HD inline void FtrlUpdate(const Optimizer& optimizer, float learning_rate,
 
 // One update of one row. `gradient[dim]` is the sum over the row's uses in the step and is overwritten.
 SFCTR_HD inline void UpdateRow(const Optimizer& optimizer, const UpdateScalars& scalars, int64_t dim,
-                               float* __restrict__ gradient, float* __restrict__ weights,
-                               float* __restrict__ state) {
+                               float* __restrict__ gradient, float* __restrict__ weights, float* __restrict__ state) {
   const float lr = scalars.learning_rate;
   if (optimizer.kind == OptimizerKind::kAdam && optimizer.catch_up) {
     AdamCatchUp(optimizer, lr, scalars.step - 1, dim, weights, state);

@@ -31,9 +31,7 @@ class Status {
   std::string message_;
 };
 
-inline Status InvalidArgument(std::string message) {
-  return Status(StatusCode::kInvalidArgument, std::move(message));
-}
+inline Status InvalidArgument(std::string message) { return Status(StatusCode::kInvalidArgument, std::move(message)); }
 inline Status FailedPrecondition(std::string message) {
   return Status(StatusCode::kFailedPrecondition, std::move(message));
 }
@@ -42,10 +40,10 @@ inline Status ResourceExhausted(std::string message) {
 }
 inline Status Internal(std::string message) { return Status(StatusCode::kInternal, std::move(message)); }
 
-#define SFCTR_RETURN_IF_ERROR(expression)          \
-  do {                                             \
-    ::sfctr::Status sfctr_status = (expression);   \
-    if (!sfctr_status.ok()) return sfctr_status;   \
+#define SFCTR_RETURN_IF_ERROR(expression)        \
+  do {                                           \
+    ::sfctr::Status sfctr_status = (expression); \
+    if (!sfctr_status.ok()) return sfctr_status; \
   } while (false)
 
 }  // namespace sfctr

@@ -63,8 +63,9 @@ Status CheckLearningRates(const RowLayout& layout, const std::vector<float>& lea
     const bool ftrl = layout.groups()[g].optimizer.kind == OptimizerKind::kFtrl;
     const float lr = learning_rates[g];
     if (std::isfinite(lr) && (ftrl ? lr > 0.0f : lr >= 0.0f)) continue;
-    return InvalidArgument(std::string("learning_rate must be finite and ") + (ftrl ? "above 0 (FTRL)" : "not below 0") +
-                           "; got " + std::to_string(lr) + ". Check the schedule or the callback that sets it.");
+    return InvalidArgument(std::string("learning_rate must be finite and ") +
+                           (ftrl ? "above 0 (FTRL)" : "not below 0") + "; got " + std::to_string(lr) +
+                           ". Check the schedule or the callback that sets it.");
   }
   return Status();
 }
@@ -111,8 +112,7 @@ Status Table::Lookup(const Use& use, const std::vector<Columns<float>>& outputs,
   const int64_t made_floats = catches_up ? row_floats : embedding_floats;
   std::vector<float> made(num_made * made_floats);
   for (int64_t u = 0, next = 0; u < use.num_unique; ++u) {
-    pointers[u] =
-        catches_up || rows[u] == kNoRow ? made.data() + made_floats * next++ : store_.row(rows[u]);
+    pointers[u] = catches_up || rows[u] == kNoRow ? made.data() + made_floats * next++ : store_.row(rows[u]);
   }
   if (num_made > 0) {
     ParallelFor(executor, use.num_unique, kMinRowsPerPart, [&](int64_t begin, int64_t end) {

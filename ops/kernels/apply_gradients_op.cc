@@ -51,8 +51,9 @@ class ApplyGradientsOp : public OpKernel {
       for (const TablePush& push : pushes) {
         if (push.status.ok()) continue;
         for (const TablePush& other : pushes) other.table->Abandon();
-        OP_REQUIRES_OK(ctx, ToTfStatus(absl::StrCat(uses_.feature(push.first_use), ", table '", push.table->name(), "'"),
-                                       push.status));
+        OP_REQUIRES_OK(
+            ctx,
+            ToTfStatus(absl::StrCat(uses_.feature(push.first_use), ", table '", push.table->name(), "'"), push.status));
       }
     }
     Tensor* done = nullptr;
@@ -77,8 +78,7 @@ class ApplyGradientsOp : public OpKernel {
       Gradient gradient;
       gradient.use.unique_ids = unique_ids[i].flat<int64_t>().data();
       gradient.use.num_unique = unique_ids[i].NumElements();
-      TF_RETURN_IF_ERROR(
-          uses_.SetPositions(i, inverses[i].NumElements(), splits, weights, &gradient.use.positions));
+      TF_RETURN_IF_ERROR(uses_.SetPositions(i, inverses[i].NumElements(), splits, weights, &gradient.use.positions));
       gradient.use.positions.inverse = inverses[i].flat<int32_t>().data();
       gradient.rows = reinterpret_cast<const uint32_t*>(rows[i].flat<int32_t>().data());
       const std::vector<ColumnGroup>& groups = table->layout().groups();

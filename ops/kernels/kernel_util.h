@@ -76,11 +76,16 @@ inline absl::Status ToTfStatus(absl::string_view where, const Status& status) {
   if (status.ok()) return absl::OkStatus();
   const std::string message = absl::StrCat(where, ": ", status.message());
   switch (status.code()) {
-    case StatusCode::kInvalidArgument: return absl::InvalidArgumentError(message);
-    case StatusCode::kFailedPrecondition: return absl::FailedPreconditionError(message);
-    case StatusCode::kResourceExhausted: return absl::ResourceExhaustedError(message);
-    case StatusCode::kDataLoss: return absl::DataLossError(message);
-    default: return absl::InternalError(message);
+    case StatusCode::kInvalidArgument:
+      return absl::InvalidArgumentError(message);
+    case StatusCode::kFailedPrecondition:
+      return absl::FailedPreconditionError(message);
+    case StatusCode::kResourceExhausted:
+      return absl::ResourceExhaustedError(message);
+    case StatusCode::kDataLoss:
+      return absl::DataLossError(message);
+    default:
+      return absl::InternalError(message);
   }
 }
 

@@ -73,9 +73,9 @@ class LookupOp : public OpKernel {
         TensorShape shape = ids[i].shape();
         if (positions->combiner != Combiner::kNone) shape = TensorShape({positions->num_bags});
         OP_REQUIRES_OK(ctx, shape.AddDimWithStatus(group.dim));
-        OP_REQUIRES(ctx, num_values < values.size(),
-                    absl::InvalidArgumentError(absl::StrCat(uses_.feature(i),
-                                                            ": dims must match the table's column groups.")));
+        OP_REQUIRES(
+            ctx, num_values < values.size(),
+            absl::InvalidArgumentError(absl::StrCat(uses_.feature(i), ": dims must match the table's column groups.")));
         Tensor* value = nullptr;
         OP_REQUIRES_OK(ctx, values.allocate(num_values++, shape, &value));
         outputs[i].push_back({value->flat<float>().data(), group.dim, group.dim});

@@ -104,12 +104,13 @@ class TableOp : public OpKernel {
     for (size_t g = 0; g < n; ++g) {
       ColumnGroup group;
       group.dim = dims[g];
-      OP_REQUIRES(ctx, dims[g] > 0 && dims[g] <= (1 << 20),
-                  absl::InvalidArgumentError(absl::StrCat("SfctrTable '", name_, "': output_dim must be in [1, 2^20]; got ",
-                                                          dims[g], ". Choose the width of an embedding.")));
+      OP_REQUIRES(
+          ctx, dims[g] > 0 && dims[g] <= (1 << 20),
+          absl::InvalidArgumentError(absl::StrCat("SfctrTable '", name_, "': output_dim must be in [1, 2^20]; got ",
+                                                  dims[g], ". Choose the width of an embedding.")));
       OP_REQUIRES(ctx, ParseInitializer(initializers[g], &initializer_args[g * kInitializerArgs], &group.initializer),
-                  absl::InvalidArgumentError(absl::StrCat("SfctrTable '", name_, "': unknown initializer '",
-                                                          initializers[g], "'.")));
+                  absl::InvalidArgumentError(
+                      absl::StrCat("SfctrTable '", name_, "': unknown initializer '", initializers[g], "'.")));
       OP_REQUIRES(ctx, ParseOptimizer(optimizers[g], &optimizer_args[g * kOptimizerArgs], &group.optimizer),
                   absl::InvalidArgumentError(
                       absl::StrCat("SfctrTable '", name_, "': unknown optimizer '", optimizers[g], "'.")));
@@ -119,13 +120,12 @@ class TableOp : public OpKernel {
 
   void Compute(OpKernelContext* ctx) override {
     std::shared_ptr<Table> table;
-    const Status status =
-        Table::Create(name_, input_dim_, RowLayout(static_cast<uint64_t>(seed_), groups_), &table);
+    const Status status = Table::Create(name_, input_dim_, RowLayout(static_cast<uint64_t>(seed_), groups_), &table);
     OP_REQUIRES_OK(ctx, ToTfStatus(absl::StrCat("EmbeddingTable '", name_, "'"), status));
     Tensor* handle = nullptr;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {}, &handle));
-    handle->scalar<tensorflow::ResourceHandle>()() = tensorflow::ResourceHandle::MakeRefCountingHandle(
-        new TableResource(std::move(table)), ctx->device()->name());
+    handle->scalar<tensorflow::ResourceHandle>()() =
+        tensorflow::ResourceHandle::MakeRefCountingHandle(new TableResource(std::move(table)), ctx->device()->name());
   }
 
  private:

@@ -38,9 +38,8 @@ class UniqueOp : public OpKernel {
     OP_REQUIRES_OK(ctx, ctx->allocate_temp(tensorflow::DT_INT64, {ids.NumElements()}, &unique_ids));
     OP_REQUIRES_OK(ctx, ctx->allocate_output(1, ids.shape(), &inverse));
     PoolExecutor executor(ctx);
-    const int64_t num_unique =
-        Unique(ids.flat<int64_t>().data(), ids.NumElements(), padding_id_, unique_ids.flat<int64_t>().data(),
-               inverse->flat<int32_t>().data(), &executor);
+    const int64_t num_unique = Unique(ids.flat<int64_t>().data(), ids.NumElements(), padding_id_,
+                                      unique_ids.flat<int64_t>().data(), inverse->flat<int32_t>().data(), &executor);
     ctx->set_output(0, unique_ids.Slice(0, num_unique));
   }
 

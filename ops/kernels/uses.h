@@ -36,8 +36,7 @@ class UsesAttributes {
       } else if (name == "sqrtn") {
         combiners_.push_back(Combiner::kSqrtN);
       } else {
-        return absl::InvalidArgumentError(
-            absl::StrCat("combiner must be none, sum, mean or sqrtn; got '", name, "'."));
+        return absl::InvalidArgumentError(absl::StrCat("combiner must be none, sum, mean or sqrtn; got '", name, "'."));
       }
     }
     return absl::OkStatus();
@@ -66,9 +65,9 @@ class UsesAttributes {
       int before = 0;
       for (int k = 0; k < i; ++k) before += has_weights_[k];
       if (before >= weights.size() || weights[before].NumElements() != num_ids) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            features_[i], ": weights must be as many as ids, ", num_ids, "; got ",
-            before < weights.size() ? weights[before].NumElements() : 0, ". Give every id one weight."));
+        return absl::InvalidArgumentError(
+            absl::StrCat(features_[i], ": weights must be as many as ids, ", num_ids, "; got ",
+                         before < weights.size() ? weights[before].NumElements() : 0, ". Give every id one weight."));
       }
       positions->weights = weights[before].flat<float>().data();
     }

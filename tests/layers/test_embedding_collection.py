@@ -100,7 +100,9 @@ def test_weights_and_ragged_and_strings():
         {"tags": sf.FeatureConfig("tag", combiner="sum"), "name": sf.FeatureConfig("tag")},
     )
     tags = tf.ragged.constant([[1, 2], []], dtype=tf.int64)
-    outputs = layer({"tags": tags, "name": tf.constant(["x", "y"])}, weights={"tags": tf.ragged.constant([[2.0, 3.0], []])})
+    outputs = layer(
+        {"tags": tags, "name": tf.constant(["x", "y"])}, weights={"tags": tf.ragged.constant([[2.0, 3.0], []])}
+    )
     rows = layer.tables["tag"].read([1, 2]).numpy()
     np.testing.assert_allclose(outputs["tags"], [2 * rows[0] + 3 * rows[1], [0, 0]], rtol=1e-6)
     ids = sf.data.hash_strings(tf.constant(["x", "y"]), "name")

@@ -84,7 +84,7 @@ def test_id_out_of_the_vocabulary(bad):
     layer = sf.layers.CachedEmbedding(2, 10, name="shop")
     with pytest.raises(
         tf.errors.InvalidArgumentError,
-        match=rf"CachedEmbedding 'shop', table 'shop': ids must be in \[0, 10\) \(input_dim\); got {bad}. Raise input_dim",
+        match=rf"CachedEmbedding 'shop', table 'shop': ids must be in \[0, 10\) \(input_dim\); got {bad}. Raise",
     ):
         layer(np.array([3, bad], np.int64))
     assert layer.table.stats().num_rows == 0

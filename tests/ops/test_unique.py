@@ -14,7 +14,8 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 
 def oracle(ids, padding_id=None):
     flat = np.ravel(ids)
-    order, numbers = [], {}
+    order: list[int] = []
+    numbers: dict[int, int] = {}
     for i in flat:
         if i != padding_id and i not in numbers:
             numbers[i] = len(order)

@@ -25,7 +25,7 @@ gradient = tf.random.normal((keys[0].size, dim), stddev=0.01)
 
 
 @tf.function
-def step(ids):
+def step(ids: tf.Tensor) -> tf.Tensor:
     """Lookup, sum per unique id, Adagrad: the rows are read once and written once."""
     unique_ids, inverse = tf.unique(tf.reshape(ids, [-1]))
     rows = table.lookup(unique_ids)

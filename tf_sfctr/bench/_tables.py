@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ def fill(table: EmbeddingTable, rows: int, hashed: bool) -> None:
 
 
 def time_in_turns(
-    variants: dict[str, Callable[[Any], Any]], batches: dict[str, Sequence[Any]], steps: int, rounds: int = 4
+    variants: Mapping[str, Callable[[Any], Any]], batches: Mapping[str, Sequence[Any]], steps: int, rounds: int = 4
 ) -> dict[str, list[float]]:
     """Seconds of each step of each variant.
 

@@ -51,7 +51,13 @@ def output_shape(where: str, input_shape: Any, dim: int, combiner: str | None) -
 
 
 def read_inputs(
-    where: str, feature: str, table: EmbeddingTable, ids: Any, weights: Any, combiner: str | None, padding_id: int | None
+    where: str,
+    feature: str,
+    table: EmbeddingTable,
+    ids: Any,
+    weights: Any,
+    combiner: str | None,
+    padding_id: int | None,
 ) -> Bags:
     """Turns the ids of one feature into a use of its table.
 
@@ -69,7 +75,9 @@ def read_inputs(
       ValueError: wrong rank, or weights without combiner.
     """
     if weights is not None and combiner is None:
-        raise ValueError(f"{where}: weights must come with a combiner; got combiner None. Set combiner='sum' or another.")
+        raise ValueError(
+            f"{where}: weights must come with a combiner; got combiner None. Set combiner='sum' or another."
+        )
 
     def use(flat: tf.Tensor, splits: tf.Tensor | None, flat_weights: Any) -> ops.Use:
         flat = _to_int64(where, feature, flat)
@@ -97,9 +105,11 @@ def read_inputs(
     def finish(value: tf.Tensor) -> tf.Tensor:
         if leading.rank == 1:
             return tf.ensure_shape(value, [leading[0], value.shape[-1]])
-        return tf.reshape(value, [*(-1 if d is None else d for d in leading), value.shape[-1]]) if (
-            sum(d is None for d in leading) <= 1
-        ) else tf.reshape(value, tf.concat([tf.shape(ids)[:-1], [value.shape[-1]]], 0))
+        return (
+            tf.reshape(value, [*(-1 if d is None else d for d in leading), value.shape[-1]])
+            if (sum(d is None for d in leading) <= 1)
+            else tf.reshape(value, tf.concat([tf.shape(ids)[:-1], [value.shape[-1]]], 0))
+        )
 
     splits = tf.range(num_bags + 1) * length
     return Bags(use(tf.reshape(ids, [-1]), splits, weights), finish)
@@ -149,8 +159,8 @@ def _read_ragged(where: str, ids: Any, weights: Any, combiner: str | None, use: 
 def _read_sparse(where: str, ids: Any, weights: Any, combiner: str | None, use: Any) -> Bags:
     if combiner is None or ids.shape.rank != 2:
         raise ValueError(
-            f"{where}: sparse ids must have rank 2 and a combiner; got rank {ids.shape.rank} and combiner {combiner!r}. "
-            "Set combiner='sum', 'mean' or 'sqrtn', or pass dense or ragged ids."
+            f"{where}: sparse ids must have rank 2 and a combiner; got rank {ids.shape.rank} and combiner "
+            f"{combiner!r}. Set combiner='sum', 'mean' or 'sqrtn', or pass dense or ragged ids."
         )
     if weights is not None and not isinstance(weights, tf.SparseTensor):
         raise ValueError(

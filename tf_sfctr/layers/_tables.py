@@ -46,7 +46,7 @@ class SavedRows:
         Raises:
           ValueError: the saved tables have other widths or optimizers. Nothing is changed.
         """
-        if _DESCRIPTION not in store.keys():
+        if _DESCRIPTION not in list(store.keys()):
             return
         description = json.loads(bytes(np.asarray(store[_DESCRIPTION])))
         if len(description) != len(self._tables):
@@ -97,8 +97,8 @@ def _check(where: str, table: EmbeddingTable, saved: Mapping[str, Any]) -> None:
     for key in ("version", "output_dims", "optimizers"):
         if saved[key] != have[key]:
             raise ValueError(
-                f"{where}: {key} of table '{table.name}' must be that of the saved table, {saved[key]}; got {have[key]}. "
-                "Build the model with the settings it was saved with."
+                f"{where}: {key} of table '{table.name}' must be that of the saved table, {saved[key]}; got "
+                f"{have[key]}. Build the model with the settings it was saved with."
             )
 
 

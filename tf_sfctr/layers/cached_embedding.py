@@ -47,8 +47,8 @@ class CachedEmbedding(keras.layers.Layer):
       weights: float, of the structure of `inputs`; with a combiner.
 
     Returns:
-      `ids.shape + [output_dim]`, or `ids.shape[:-1] + [output_dim]` with a combiner, in the layer's compute dtype; a list
-      of them if `output_dim` is a list.
+      `ids.shape + [output_dim]`, or `ids.shape[:-1] + [output_dim]` with a combiner, in the layer's compute dtype;
+      a list of them if `output_dim` is a list.
 
     Raises:
       TypeError: ids of another dtype.
@@ -99,9 +99,7 @@ class CachedEmbedding(keras.layers.Layer):
         """Reads the embeddings of `inputs`."""
         if not tf.is_tensor(inputs):
             inputs = tf.convert_to_tensor(inputs)
-        bags = _inputs.read_inputs(
-            self._where, self.name, self.table, inputs, weights, self.combiner, self.padding_id
-        )
+        bags = _inputs.read_inputs(self._where, self.name, self.table, inputs, weights, self.combiner, self.padding_id)
         self._rows.check_loaded()
         # A constant carries no gradient: a frozen layer's tables stay as they are.
         anchor = tf.convert_to_tensor(self._anchor) if self.trainable else tf.constant(0.0)

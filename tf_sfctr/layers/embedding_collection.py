@@ -185,9 +185,7 @@ def _fuse(bags: list[_inputs.Bags]) -> tuple[list[ops.Use], list[list[int]]]:
     return uses, list(groups.values())
 
 
-def _unfuse(
-    results: list[list[tf.Tensor]], groups: list[list[int]], bags: list[_inputs.Bags]
-) -> list[list[tf.Tensor]]:
+def _unfuse(results: list[list[tf.Tensor]], groups: list[list[int]], bags: list[_inputs.Bags]) -> list[list[tf.Tensor]]:
     """Cuts the values of joined uses into those of the features."""
     by_feature: list[list[tf.Tensor]] = [[] for _ in bags]
     for values, members in zip(results, groups, strict=True):
