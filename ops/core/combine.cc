@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kMinOutputsPerPart = 512;
 constexpr int64_t kMinUsesPerRange = 1024;
-constexpr int64_t kAhead = 8;  // rows prefetched ahead; chosen by tests/core/table_benchmark.cc
+constexpr int64_t kAhead = 16;  // rows prefetched ahead; chosen by tests/core/table_benchmark.cc
 
 // What every member of a bag is multiplied by, beside its weight.
 float BagScale(const Positions& positions, int64_t bag) {
@@ -32,11 +32,22 @@ float BagScale(const Positions& positions, int64_t bag) {
 
 void Gather(const Positions& positions, const std::vector<const float*>& rows,
             const std::vector<Columns<float>>& outputs, int64_t begin, int64_t end) {
+  // Virtual ids are in order of first appearance: a row that has not been read yet comes right after those that have.
+  const auto num_rows = static_cast<int64_t>(rows.size());
+  int64_t width = 0;
+  for (const Columns<float>& output : outputs) width += output.dim;
+  int64_t prefetched = 0;
   for (int64_t i = begin; i < end; ++i) {
-    if (i + kAhead < end && positions.inverse[i + kAhead] != kPadding) {
-      SFCTR_PREFETCH_READ(rows[positions.inverse[i + kAhead]]);
-    }
     const int32_t u = positions.inverse[i];
+    if (u + kAhead >= prefetched) {
+      prefetched = std::max<int64_t>(prefetched, u);
+      const int64_t until = std::min(u + kAhead + 1, num_rows);
+      for (; prefetched < until; ++prefetched) {
+        SFCTR_PREFETCH_READ(rows[prefetched]);
+        SFCTR_PREFETCH_READ(rows[prefetched] + width - 1);
+      }
+      prefetched = u + kAhead + 1;
+    }
     const float* row = u == kPadding ? nullptr : rows[u];
     for (const Columns<float>& output : outputs) {
       float* out = output.data + i * output.stride;
@@ -145,6 +156,11 @@ void UsesByRow::Sum(int64_t u, const std::vector<Columns<const float>>& gradient
     if (begin == end) {
       std::fill_n(sum, dim, 0.0f);
     } else if (factors_.empty()) {
+      // The uses of the ids that follow stand behind this one's: the prefetch runs on into them.
+      const int64_t ahead = std::min<int64_t>(end - begin + kAhead, static_cast<int64_t>(outputs_.size()) - begin);
+      for (int64_t k = std::min(kAhead, ahead); k < ahead; ++k) {
+        SFCTR_PREFETCH_READ(gradient.data + outputs_[begin + k] * gradient.stride);
+      }
       memcpy(sum, gradient.data + outputs_[begin] * gradient.stride, dim * sizeof(float));
       for (int32_t use = begin + 1; use < end; ++use) {
         const float* g = gradient.data + outputs_[use] * gradient.stride;

@@ -13,7 +13,7 @@ namespace {
 
 // Searches in flight at once: enough to cover a memory access, few enough for the load buffers.
 // Chosen by tests/core/store_benchmark.cc.
-constexpr int64_t kInFlight = 16;
+constexpr int64_t kInFlight = 64;
 constexpr int64_t kMinFindsPerPart = 1024;
 constexpr int64_t kMinCreatesPerPart = 256;
 constexpr int64_t kCacheLine = 64;

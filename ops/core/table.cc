@@ -14,8 +14,7 @@ namespace sfctr {
 namespace {
 
 constexpr int64_t kMinRowsPerPart = 512;
-constexpr int64_t kMinFloatsPerPart = 1 << 15;
-constexpr int64_t kAhead = 8;  // rows prefetched ahead; chosen by tests/core/table_benchmark.cc
+constexpr int64_t kAhead = 16;  // rows prefetched ahead; chosen by tests/core/table_benchmark.cc
 
 bool AllFinite(const float* values, int64_t n) {
   // An exponent of all ones is an infinity or a NaN. Without a branch per value, so that it is vectorised.
@@ -26,48 +25,6 @@ bool AllFinite(const float* values, int64_t n) {
     worst = std::max(worst, bits & 0x7F800000u);
   }
   return worst != 0x7F800000u;
-}
-
-Status CheckFinite(const Gradient& gradient, Executor* executor) {
-  const int64_t num_rows = gradient.use.positions.num_outputs();
-  for (const Columns<const float>& columns : gradient.columns) {
-    if (columns.dim == 0) continue;
-    std::atomic<bool> finite{true};
-    ParallelFor(executor, num_rows, kMinFloatsPerPart / columns.dim, [&](int64_t begin, int64_t end) {
-      // Rows without a gap between them are one run of floats.
-      const bool dense = columns.stride == columns.dim;
-      const int64_t run = dense ? end - begin : 1;
-      for (int64_t i = begin; i < end; i += run) {
-        if (!AllFinite(columns.data + i * columns.stride, run * columns.dim)) finite = false;
-      }
-    });
-    if (finite) continue;
-    int64_t output = 0;
-    while (AllFinite(columns.data + output * columns.stride, columns.dim)) ++output;
-    const float* value = columns.data + output * columns.stride;
-    while (std::isfinite(*value)) ++value;
-    std::string where = "bag " + std::to_string(output);
-    if (gradient.use.positions.combiner == Combiner::kNone) {
-      const int32_t u = gradient.use.positions.inverse[output];
-      where = u == kPadding ? "padding at position " + std::to_string(output)
-                            : "id " + std::to_string(gradient.use.unique_ids[u]);
-    }
-    return InvalidArgument("gradients must be finite; got " + std::to_string(*value) + " for " + where +
-                           ". No row was changed. Lower the learning rate, clip gradients, or check the inputs.");
-  }
-  return Status();
-}
-
-Status CheckLearningRates(const RowLayout& layout, const std::vector<float>& learning_rates) {
-  for (size_t g = 0; g < learning_rates.size(); ++g) {
-    const bool ftrl = layout.groups()[g].optimizer.kind == OptimizerKind::kFtrl;
-    const float lr = learning_rates[g];
-    if (std::isfinite(lr) && (ftrl ? lr > 0.0f : lr >= 0.0f)) continue;
-    return InvalidArgument(std::string("learning_rate must be finite and ") +
-                           (ftrl ? "above 0 (FTRL)" : "not below 0") + "; got " + std::to_string(lr) +
-                           ". Check the schedule or the callback that sets it.");
-  }
-  return Status();
 }
 
 }  // namespace
@@ -131,11 +88,37 @@ Status Table::Lookup(const Use& use, const std::vector<Columns<float>>& outputs,
   return Status();
 }
 
-Status Table::CheckPush(const std::vector<Gradient>& gradients, const std::vector<float>& learning_rates,
-                        Executor* executor) const {
-  SFCTR_RETURN_IF_ERROR(CheckLearningRates(layout(), learning_rates));
-  for (const Gradient& gradient : gradients) SFCTR_RETURN_IF_ERROR(CheckFinite(gradient, executor));
+Status Table::CheckLearningRates(const std::vector<float>& learning_rates) const {
+  for (size_t g = 0; g < learning_rates.size(); ++g) {
+    const bool ftrl = layout().groups()[g].optimizer.kind == OptimizerKind::kFtrl;
+    const float lr = learning_rates[g];
+    if (std::isfinite(lr) && (ftrl ? lr > 0.0f : lr >= 0.0f)) continue;
+    return InvalidArgument(std::string("learning_rate must be finite and ") +
+                           (ftrl ? "above 0 (FTRL)" : "not below 0") + "; got " + std::to_string(lr) +
+                           ". Check the schedule or the callback that sets it.");
+  }
   return Status();
+}
+
+Status Table::Sum(const Gradient& gradient, Executor* executor, RowGradients* sums) const {
+  const Use& use = gradient.use;
+  const int64_t width = layout().embedding_floats();
+  sums->unique_ids.assign(use.unique_ids, use.unique_ids + use.num_unique);
+  sums->rows.assign(gradient.rows, gradient.rows + use.num_unique);
+  sums->sums.resize(use.num_unique * width);
+  // Checking sums is checking all that went into them: neither an infinity nor a NaN disappears in a sum.
+  std::atomic<bool> finite{true};
+  const UsesByRow uses(use.positions, use.num_unique);
+  uses.ForRanges(executor, [&](int64_t begin, int64_t end) {
+    for (int64_t u = begin; u < end; ++u) uses.Sum(u, gradient.columns, sums->sums.data() + u * width);
+    if (!AllFinite(sums->sums.data() + begin * width, (end - begin) * width)) finite = false;
+  });
+  if (finite) return Status();
+  int64_t i = 0;
+  while (std::isfinite(sums->sums[i])) ++i;
+  return InvalidArgument("gradients must be finite; got " + std::to_string(sums->sums[i]) + " for id " +
+                         std::to_string(use.unique_ids[i / width]) +
+                         ". No row was changed. Lower the learning rate, clip gradients, or check the inputs.");
 }
 
 void Table::Abandon() {
@@ -144,85 +127,81 @@ void Table::Abandon() {
   open_lookups_ = 0;
 }
 
-Status Table::Push(std::vector<Gradient> gradients, const std::vector<float>& learning_rates, Executor* executor) {
+Status Table::Push(std::vector<RowGradients> gradients, const std::vector<float>& learning_rates, Executor* executor) {
   std::lock_guard<std::mutex> lock(step_mutex_);
   learning_rates_ = learning_rates;
   open_lookups_ = std::max<int64_t>(0, open_lookups_ - static_cast<int64_t>(gradients.size()));
-  for (Gradient& gradient : gradients) pending_.push_back(std::move(gradient));
+  for (RowGradients& gradient : gradients) pending_.push_back(std::move(gradient));
   return open_lookups_ == 0 ? Flush(executor) : Status();
 }
 
 Status Table::Flush(Executor* executor) {
   if (pending_.empty()) return Status();
-  const std::vector<Gradient> gradients = std::move(pending_);
+  std::vector<RowGradients> gradients = std::move(pending_);
   pending_.clear();
   open_lookups_ = 0;
+  RowGradients merged = gradients.size() == 1 ? std::move(gradients[0]) : Merge(gradients, executor);
   std::unique_lock<std::shared_mutex> lock(store_mutex_);
-  return gradients.size() == 1 ? Apply(gradients[0], executor) : ApplyMerged(gradients, executor);
+  return Apply(std::move(merged), executor);
 }
 
-Status Table::Apply(const Gradient& gradient, Executor* executor) {
-  const Use& use = gradient.use;
-  std::vector<uint32_t> rows(gradient.rows, gradient.rows + use.num_unique);
-  if (std::find(rows.begin(), rows.end(), kNoRow) != rows.end()) {
+Status Table::Apply(RowGradients gradients, Executor* executor) {
+  const auto num_rows = static_cast<int64_t>(gradients.rows.size());
+  uint32_t* const rows = gradients.rows.data();
+  if (std::find(rows, rows + num_rows, kNoRow) != rows + num_rows) {
     // Another update may have created them since the lookup.
-    store_.Find(use.unique_ids, use.num_unique, rows.data(), executor);
-    SFCTR_RETURN_IF_ERROR(store_.Create(use.unique_ids, use.num_unique, rows.data(), executor));
+    store_.Find(gradients.unique_ids.data(), num_rows, rows, executor);
+    SFCTR_RETURN_IF_ERROR(store_.Create(gradients.unique_ids.data(), num_rows, rows, executor));
   }
   ++step_;
+  const int64_t width = layout().embedding_floats();
   const std::vector<ColumnGroup>& groups = layout().groups();
   std::vector<UpdateScalars> scalars;
   for (size_t g = 0; g < groups.size(); ++g) {
     scalars.push_back(MakeUpdateScalars(groups[g].optimizer, learning_rates_[g], static_cast<uint32_t>(step_)));
   }
-  const UsesByRow uses(use.positions, use.num_unique);
-  uses.ForRanges(executor, [&](int64_t begin, int64_t end) {
-    std::vector<float> sum(layout().embedding_floats());
+  ParallelFor(executor, num_rows, kMinRowsPerPart, [&](int64_t begin, int64_t end) {
     for (int64_t u = begin; u < std::min(begin + kAhead, end); ++u) store_.PrefetchForWrite(rows[u]);
     for (int64_t u = begin; u < end; ++u) {
       if (u + kAhead < end) store_.PrefetchForWrite(rows[u + kAhead]);
-      uses.Sum(u, gradient.columns, sum.data());
-      float* row = store_.row(rows[u]);
+      float* const sum = gradients.sums.data() + u * width;
+      float* const row = store_.row(rows[u]);
       for (size_t g = 0; g < groups.size(); ++g) {
         const ColumnGroup& group = groups[g];
-        UpdateRow(group.optimizer, scalars[g], group.dim, sum.data() + group.embedding_offset,
-                  row + group.embedding_offset, row + group.state_offset);
+        UpdateRow(group.optimizer, scalars[g], group.dim, sum + group.embedding_offset, row + group.embedding_offset,
+                  row + group.state_offset);
       }
     }
   });
   return Status();
 }
 
-Status Table::ApplyMerged(const std::vector<Gradient>& gradients, Executor* executor) {
-  // Sum each use by its own unique ids, then treat the sums as one use with duplicates.
-  int64_t total = 0;
-  for (const Gradient& gradient : gradients) total += gradient.use.num_unique;
-  const int64_t width = layout().embedding_floats();
-  std::vector<float> sums(total * width + width);  // one row more: an empty vector has no address
+RowGradients Table::Merge(const std::vector<RowGradients>& gradients, Executor* executor) const {
+  // The sums of all uses are one use of the table, with duplicates.
   std::vector<int64_t> ids;
-  ids.reserve(total);
-  for (const Gradient& gradient : gradients) {
-    const Use& use = gradient.use;
-    float* const out = sums.data() + static_cast<int64_t>(ids.size()) * width;
-    const UsesByRow uses(use.positions, use.num_unique);
-    uses.ForRanges(executor, [&](int64_t begin, int64_t end) {
-      for (int64_t u = begin; u < end; ++u) uses.Sum(u, gradient.columns, out + u * width);
-    });
-    ids.insert(ids.end(), use.unique_ids, use.unique_ids + use.num_unique);
+  std::vector<float> sums;
+  for (const RowGradients& gradient : gradients) {
+    ids.insert(ids.end(), gradient.unique_ids.begin(), gradient.unique_ids.end());
+    sums.insert(sums.end(), gradient.sums.begin(), gradient.sums.end());
   }
-  std::vector<int64_t> unique_ids(total);
-  std::vector<int32_t> inverse(total);
-  Gradient merged;
-  merged.use.num_unique = Unique(ids.data(), total, std::nullopt, unique_ids.data(), inverse.data(), executor);
-  merged.use.unique_ids = unique_ids.data();
-  merged.use.positions.inverse = inverse.data();
-  merged.use.positions.num_ids = total;
-  std::vector<uint32_t> rows(merged.use.num_unique, kNoRow);
-  merged.rows = rows.data();
-  for (const ColumnGroup& group : layout().groups()) {
-    merged.columns.push_back({sums.data() + group.embedding_offset, width, group.dim});
-  }
-  return Apply(merged, executor);
+  const auto num_ids = static_cast<int64_t>(ids.size());
+  const int64_t width = layout().embedding_floats();
+  RowGradients merged;
+  merged.unique_ids.resize(num_ids);
+  std::vector<int32_t> inverse(num_ids);
+  const int64_t num_unique =
+      Unique(ids.data(), num_ids, std::nullopt, merged.unique_ids.data(), inverse.data(), executor);
+  merged.unique_ids.resize(num_unique);
+  merged.rows.assign(num_unique, kNoRow);
+  merged.sums.resize(num_unique * width);
+  Positions positions;
+  positions.inverse = inverse.data();
+  positions.num_ids = num_ids;
+  const UsesByRow uses(positions, num_unique);
+  uses.ForRanges(executor, [&](int64_t begin, int64_t end) {
+    for (int64_t u = begin; u < end; ++u) uses.Sum(u, {{sums.data(), width, width}}, merged.sums.data() + u * width);
+  });
+  return merged;
 }
 
 TableStats Table::Stats(bool flush, Executor* executor) {

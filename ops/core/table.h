@@ -37,7 +37,13 @@ struct Gradient {
   Use use;
   const uint32_t* rows = nullptr;             // [num_unique], from Lookup; kNoRow where there was none
   std::vector<Columns<const float>> columns;  // per column group, [num_outputs, dim]
-  std::shared_ptr<const void> owner;          // keeps every pointer above alive
+};
+
+// The same, summed per unique id. It owns what it holds, so it may wait for others of its step.
+struct RowGradients {
+  std::vector<int64_t> unique_ids;
+  std::vector<uint32_t> rows;  // [num_unique], kNoRow where there was none
+  std::vector<float> sums;     // [num_unique, embedding_floats]
 };
 
 struct TableStats {
@@ -61,14 +67,16 @@ class Table {
   Status Lookup(const Use& use, const std::vector<Columns<float>>& outputs, bool training, uint32_t* rows,
                 Executor* executor);
 
-  // Error if a gradient is not finite or a learning rate is not usable. Changes nothing, so that the gradients of many
-  // tables can be checked before the first is pushed.
-  Status CheckPush(const std::vector<Gradient>& gradients, const std::vector<float>& learning_rates,
-                   Executor* executor) const;
+  // Sums the gradients of a use per unique id. Error if a sum is not finite. Changes nothing, so that the gradients of
+  // many tables can be checked before the first is pushed.
+  Status Sum(const Gradient& gradient, Executor* executor, RowGradients* sums) const;
+
+  // Error if a learning rate is not usable.
+  Status CheckLearningRates(const std::vector<float>& learning_rates) const;
 
   // Hands in gradients of uses looked up with `training`; they are summed with the others of the step and applied once.
-  // learning_rates: one per column group. REQUIRES: CheckPush().
-  Status Push(std::vector<Gradient> gradients, const std::vector<float>& learning_rates, Executor* executor);
+  // learning_rates: one per column group. REQUIRES: gradients from Sum(), CheckLearningRates().
+  Status Push(std::vector<RowGradients> gradients, const std::vector<float>& learning_rates, Executor* executor);
 
   // Drops what a failed step has pushed so far, and expects no more of it.
   void Abandon();
@@ -95,13 +103,13 @@ class Table {
 
   // The rest REQUIRES step_mutex_.
   Status Flush(Executor* executor);
-  Status Apply(const Gradient& gradient, Executor* executor);
-  Status ApplyMerged(const std::vector<Gradient>& gradients, Executor* executor);
+  Status Apply(RowGradients gradients, Executor* executor);
+  RowGradients Merge(const std::vector<RowGradients>& gradients, Executor* executor) const;
 
   const std::string name_;
   std::mutex step_mutex_;  // guards the three below; taken before store_mutex_
   int64_t open_lookups_ = 0;
-  std::vector<Gradient> pending_;
+  std::vector<RowGradients> pending_;
   std::vector<float> learning_rates_;  // of the last Push
   std::shared_mutex store_mutex_;      // guards store_ and step_
   HostStore store_;

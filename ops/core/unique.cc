@@ -12,6 +12,8 @@ namespace {
 
 // Below this, one table in one thread is faster. Chosen by tests/core/unique_benchmark.cc.
 constexpr int64_t kMinParallel = 16384;
+// The same for a single thread, which gains only what partitions save in cache misses.
+constexpr int64_t kMinPartitioned = 1 << 20;
 // Ids of one partition: its table of 8-byte entries at most half full takes 256 KiB.
 constexpr int64_t kPartitionIds = 16384;
 constexpr int kMaxPartitions = 4096;
@@ -78,7 +80,9 @@ int64_t UniqueSequential(const int64_t* ids, int64_t num_ids, std::optional<int6
 
 int64_t Unique(const int64_t* ids, int64_t num_ids, std::optional<int64_t> padding_id, int64_t* unique_ids,
                int32_t* inverse, Executor* executor) {
-  if (num_ids < kMinParallel) return UniqueSequential(ids, num_ids, padding_id, unique_ids, inverse);
+  if (num_ids < kMinParallel || (executor->num_threads() == 1 && num_ids < kMinPartitioned)) {
+    return UniqueSequential(ids, num_ids, padding_id, unique_ids, inverse);
+  }
 
   const int num_ranges = executor->num_threads();
   int partition_bits = 0;

@@ -26,6 +26,7 @@ using ::tensorflow::Tensor;
 struct TablePush {
   std::shared_ptr<Table> table;
   std::vector<Gradient> gradients;
+  std::vector<RowGradients> sums;
   std::vector<float> learning_rates;
   int first_use;
   Status status;
@@ -40,13 +41,13 @@ class ApplyGradientsOp : public OpKernel {
     OP_REQUIRES_OK(ctx, Gather(ctx, &pushes));
     const int num_tables = static_cast<int>(pushes.size());
 
-    // All are checked before any is changed.
+    // All are summed, and so checked, before any table is changed.
     PoolExecutor pool(ctx);
-    for (const bool checking : {true, false}) {
+    for (const bool summing : {true, false}) {
       RunEach(num_tables, &pool, [&](int t, Executor* executor) {
         TablePush& push = pushes[t];
-        push.status = checking ? push.table->CheckPush(push.gradients, push.learning_rates, executor)
-                               : push.table->Push(std::move(push.gradients), push.learning_rates, executor);
+        push.status =
+            summing ? Sum(&push, executor) : push.table->Push(std::move(push.sums), push.learning_rates, executor);
       });
       for (const TablePush& push : pushes) {
         if (push.status.ok()) continue;
@@ -62,6 +63,14 @@ class ApplyGradientsOp : public OpKernel {
   }
 
  private:
+  static Status Sum(TablePush* push, Executor* executor) {
+    push->sums.resize(push->gradients.size());
+    for (size_t i = 0; i < push->gradients.size(); ++i) {
+      SFCTR_RETURN_IF_ERROR(push->table->Sum(push->gradients[i], executor, &push->sums[i]));
+    }
+    return push->table->CheckLearningRates(push->learning_rates);
+  }
+
   absl::Status Gather(OpKernelContext* ctx, std::vector<TablePush>* pushes) const {
     OpInputList unique_ids, inverses, rows, splits, weights, gradients, learning_rates;
     TF_RETURN_IF_ERROR(ctx->input_list("unique_ids", &unique_ids));
@@ -82,11 +91,6 @@ class ApplyGradientsOp : public OpKernel {
       gradient.use.positions.inverse = inverses[i].flat<int32_t>().data();
       gradient.rows = reinterpret_cast<const uint32_t*>(rows[i].flat<int32_t>().data());
       const std::vector<ColumnGroup>& groups = table->layout().groups();
-      // Copies of tensors share their buffers; holding them keeps pending gradients readable.
-      auto owner = std::make_shared<std::vector<Tensor>>();
-      owner->insert(owner->end(), {unique_ids[i], inverses[i], rows[i]});
-      for (int k = 0; k < splits.size(); ++k) owner->push_back(splits[k]);
-      for (int k = 0; k < weights.size(); ++k) owner->push_back(weights[k]);
       for (const ColumnGroup& group : groups) {
         const int64_t expected = gradient.use.positions.num_outputs() * group.dim;
         if (next_gradient >= gradients.size() || gradients[next_gradient].NumElements() != expected) {
@@ -96,7 +100,6 @@ class ApplyGradientsOp : public OpKernel {
         }
         const Tensor& tensor = gradients[next_gradient++];
         gradient.columns.push_back({tensor.flat<float>().data(), group.dim, group.dim});
-        owner->push_back(tensor);
       }
       if (learning_rates[i].NumElements() != static_cast<int64_t>(groups.size())) {
         return absl::InvalidArgumentError(absl::StrCat(uses_.feature(i), ": learning_rates must have ", groups.size(),
@@ -105,12 +108,11 @@ class ApplyGradientsOp : public OpKernel {
       if (rows[i].NumElements() != gradient.use.num_unique) {
         return absl::InvalidArgumentError(absl::StrCat(uses_.feature(i), ": rows must be as many as unique_ids."));
       }
-      gradient.owner = std::move(owner);
 
       auto push = std::find_if(pushes->begin(), pushes->end(), [&](const TablePush& p) { return p.table == table; });
       if (push == pushes->end()) {
         const auto rates = learning_rates[i].flat<float>();
-        pushes->push_back({table, {}, {rates.data(), rates.data() + rates.size()}, i, Status()});
+        pushes->push_back({table, {}, {}, {rates.data(), rates.data() + rates.size()}, i, Status()});
         push = pushes->end() - 1;
       }
       push->gradients.push_back(std::move(gradient));

@@ -162,8 +162,7 @@ class Machine {
       sums.push_back(oracle_.SumUse(ids, padding_id, values));
     }
     const std::vector<float> rates(layout_.groups().size(), 0.01f * static_cast<float>(1 + input_->Byte()));
-    CHECK_THAT(table_->CheckPush(gradients, rates, &executor_).ok());
-    for (Gradient& gradient : gradients) CHECK_THAT(table_->Push({std::move(gradient)}, rates, &executor_).ok());
+    for (const Gradient& gradient : gradients) CHECK_THAT(PushAll(table_.get(), {gradient}, rates, &executor_).ok());
     table_->Stats(/*flush=*/true, &executor_);
     oracle_.Update(sums, rates);
     CheckSize();

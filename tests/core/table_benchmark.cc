@@ -69,8 +69,7 @@ void BM_Step(benchmark::State& state) {
       gradient.use = use;
       gradient.rows = rows.data();
       gradient.columns.push_back({gradients.data(), kDim, kDim});
-      table->CheckPush({gradient}, {0.01f}, &executor);
-      table->Push({gradient}, {0.01f}, &executor);
+      PushAll(table.get(), {gradient}, {0.01f}, &executor);
     }
   }
   state.SetItemsProcessed(state.iterations() * kSteps * kIdsPerStep);

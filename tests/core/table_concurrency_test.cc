@@ -41,8 +41,7 @@ TEST(TableConcurrencyTest, SumsOfSgdAreCompleteInWhateverOrder) {
           TestUse use(PowerLawIds(500, kVocabulary, 1.05, 1000 * thread + round));
           failures += !use.Lookup(table.get(), true, &executor).ok();
           Gradient gradient = use.MakeGradient(layout, std::vector<float>(1500, -1.0f));
-          failures += !table->CheckPush({gradient}, {1.0f}, &executor).ok();
-          failures += !table->Push({std::move(gradient)}, {1.0f}, &executor).ok();
+          failures += !PushAll(table.get(), {gradient}, {1.0f}, &executor).ok();
         }
       });
     }
@@ -82,9 +81,8 @@ TEST(TableConcurrencyTest, EveryFunctionBesideEveryOther) {
         const std::vector<float> rates = {0.1f, 0.01f};
         std::vector<Gradient> first = {plain.MakeGradient(layout, RandomFloats(1500, round))};
         std::vector<Gradient> second = {bags.MakeGradient(layout, RandomFloats(15, round))};
-        count(table->CheckPush(first, rates, &executor));
-        count(table->Push(std::move(first), rates, &executor));
-        count(table->Push(std::move(second), rates, &executor));
+        count(PushAll(table.get(), first, rates, &executor));
+        count(PushAll(table.get(), second, rates, &executor));
       }
     };
     const auto read = [&](int thread) {

@@ -28,7 +28,7 @@ class TableExportTest : public testing::Test {
     TestUse use(ids);
     ASSERT_TRUE(use.Lookup(table, true, &executor_).ok());
     const std::vector<float> g = RandomFloats(static_cast<int64_t>(ids.size()) * 2, seed);
-    ASSERT_TRUE(table->Push({use.MakeGradient(table->layout(), g)}, {kRate}, &executor_).ok());
+    ASSERT_TRUE(PushAll(table, {use.MakeGradient(table->layout(), g)}, {kRate}, &executor_).ok());
   }
 
   std::vector<float> Read(Table* table, const std::vector<int64_t>& ids) {
@@ -132,7 +132,7 @@ TEST_F(TableExportTest, ImportAppliesWhatIsPendingFirst) {
   ASSERT_TRUE(first.Lookup(table.get(), true, &executor_).ok());
   ASSERT_TRUE(second.Lookup(table.get(), true, &executor_).ok());
   const std::vector<float> g = {1, 1};
-  ASSERT_TRUE(table->Push({first.MakeGradient(table->layout(), g)}, {kRate}, &executor_).ok());
+  ASSERT_TRUE(PushAll(table.get(), {first.MakeGradient(table->layout(), g)}, {kRate}, &executor_).ok());
   Import(table.get(), {1}, {5, 6}, 2);
   EXPECT_EQ(Read(table.get(), {1}), (std::vector<float>{5, 6}));
   EXPECT_EQ(table->Stats(true, &executor_).step, 1);
@@ -144,7 +144,7 @@ TEST_F(TableExportTest, SetStepIsAdamsStep) {
   TestUse use({1});
   ASSERT_TRUE(use.Lookup(table.get(), true, &executor_).ok());
   const std::vector<float> g = {1, 1};
-  ASSERT_TRUE(table->Push({use.MakeGradient(table->layout(), g)}, {kRate}, &executor_).ok());
+  ASSERT_TRUE(PushAll(table.get(), {use.MakeGradient(table->layout(), g)}, {kRate}, &executor_).ok());
   TableOracle oracle(table->layout());
   oracle.set_step(999);
   oracle.Update({{{1, {1, 1}}}}, {kRate});

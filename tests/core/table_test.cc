@@ -33,9 +33,7 @@ class TableTest : public testing::Test {
 
   void Push(Table* table, std::vector<Gradient> gradients, float lr = 0.5f) {
     const std::vector<float> rates(table->layout().groups().size(), lr);
-    Status status = table->CheckPush(gradients, rates, &executor_);
-    ASSERT_TRUE(status.ok()) << status.message();
-    status = table->Push(std::move(gradients), rates, &executor_);
+    const Status status = PushAll(table, gradients, rates, &executor_);
     ASSERT_TRUE(status.ok()) << status.message();
   }
 
@@ -316,7 +314,8 @@ TEST_F(TableTest, TheSameBitsForAnyNumberOfThreads) {
         }
         const std::vector<float> g = RandomFloats(9000 * 8, 70 + step);
         ASSERT_TRUE(
-            table->Push({plain.MakeGradient(layout, g), bags.MakeGradient(layout, g)}, {0.1f, 0.1f}, &executor).ok());
+            PushAll(table.get(), {plain.MakeGradient(layout, g), bags.MakeGradient(layout, g)}, {0.1f, 0.1f}, &executor)
+                .ok());
       }
       const Exported all = ExportAll(table.get(), layout.row_floats(), 5000, &executor);
       if (num_threads == kThreadCounts[0]) {

@@ -143,7 +143,8 @@ class TestUse {
     return table->Lookup(use(), outputs, training, rows_.data(), executor);
   }
 
-  // `values`: one matrix [num_outputs, dim] per column group, one after the other. The gradient owns copies.
+  // `values`: one matrix [num_outputs, dim] per column group, one after the other. The use keeps a copy of it and of
+  // itself for the gradient to point to.
   Gradient MakeGradient(const RowLayout& layout, std::vector<float> values) const {
     const auto owner = std::make_shared<std::pair<TestUse, std::vector<float>>>(*this, std::move(values));
     Gradient gradient;
@@ -154,7 +155,7 @@ class TestUse {
       gradient.columns.push_back({data, group.dim, group.dim});
       data += positions().num_outputs() * group.dim;
     }
-    gradient.owner = owner;
+    owners_.push_back(owner);
     return gradient;
   }
 
@@ -167,7 +168,19 @@ class TestUse {
   std::vector<int64_t> splits_;
   std::vector<float> weights_;
   std::vector<float> values_;
+  mutable std::vector<std::shared_ptr<const void>> owners_;
 };
+
+// Sums and checks gradients as SfctrApplyGradients does, and pushes them unless `push` is false.
+inline Status PushAll(Table* table, const std::vector<Gradient>& gradients, const std::vector<float>& learning_rates,
+                      Executor* executor, bool push = true) {
+  std::vector<RowGradients> sums(gradients.size());
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    SFCTR_RETURN_IF_ERROR(table->Sum(gradients[i], executor, &sums[i]));
+  }
+  SFCTR_RETURN_IF_ERROR(table->CheckLearningRates(learning_rates));
+  return push ? table->Push(std::move(sums), learning_rates, executor) : Status();
+}
 
 }  // namespace sfctr
 
