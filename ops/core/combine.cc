@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "ops/core/platform.h"
 #include "ops/core/unique.h"
@@ -14,7 +15,9 @@ namespace {
 
 constexpr int64_t kMinOutputsPerPart = 512;
 constexpr int64_t kMinUsesPerRange = 1024;
-constexpr int64_t kAhead = 16;  // rows prefetched ahead; chosen by tests/core/table_benchmark.cc
+constexpr int64_t kMinIdsPerSortPart = 16384;
+constexpr int kMaxSortParts = 8;  // each has a counter per unique id
+constexpr int64_t kAhead = 16;    // rows prefetched ahead; chosen by tests/core/table_benchmark.cc
 
 // What every member of a bag is multiplied by, beside its weight.
 float BagScale(const Positions& positions, int64_t bag) {
@@ -30,10 +33,10 @@ float BagScale(const Positions& positions, int64_t bag) {
   return std::isfinite(scale) ? scale : 0.0f;  // not if the divisor is 0, or denormal
 }
 
-void Gather(const Positions& positions, const std::vector<const float*>& rows,
-            const std::vector<Columns<float>>& outputs, int64_t begin, int64_t end) {
+void Gather(const Positions& positions, const Buffer<const float*>& rows, const std::vector<Columns<float>>& outputs,
+            int64_t begin, int64_t end) {
   // Virtual ids are in order of first appearance: a row that has not been read yet comes right after those that have.
-  const auto num_rows = static_cast<int64_t>(rows.size());
+  const auto num_rows = rows.size();
   int64_t width = 0;
   for (const Columns<float>& output : outputs) width += output.dim;
   int64_t prefetched = 0;
@@ -43,8 +46,7 @@ void Gather(const Positions& positions, const std::vector<const float*>& rows,
       prefetched = std::max<int64_t>(prefetched, u);
       const int64_t until = std::min(u + kAhead + 1, num_rows);
       for (; prefetched < until; ++prefetched) {
-        SFCTR_PREFETCH_READ(rows[prefetched]);
-        SFCTR_PREFETCH_READ(rows[prefetched] + width - 1);
+        ForEachCacheLine(rows[prefetched], 4 * width, [](const char* line) { SFCTR_PREFETCH_READ(line); });
       }
       prefetched = u + kAhead + 1;
     }
@@ -64,7 +66,7 @@ void Gather(const Positions& positions, const std::vector<const float*>& rows,
   }
 }
 
-void CombineBag(const Positions& positions, const std::vector<const float*>& rows,
+void CombineBag(const Positions& positions, const Buffer<const float*>& rows,
                 const std::vector<Columns<float>>& outputs, int64_t bag) {
   for (const Columns<float>& output : outputs) std::fill_n(output.data + bag * output.stride, output.dim, 0.0f);
   const float scale = BagScale(positions, bag);
@@ -79,6 +81,25 @@ void CombineBag(const Positions& positions, const std::vector<const float*>& row
       for (int64_t c = 0; c < output.dim; ++c) out[c] += factor * row[c];
       row += output.dim;
     }
+  }
+}
+
+// sum[dim] = sum of factor * output row over `num_uses` outputs, in their order.
+inline __attribute__((always_inline)) void SumOutputs(const float* __restrict__ data, int64_t stride, int64_t dim,
+                                                      const int32_t* outputs, const float* factors, int32_t num_uses,
+                                                      float* __restrict__ sum) {
+  if (factors == nullptr && num_uses > 0) {
+    memcpy(sum, data + outputs[0] * stride, dim * sizeof(float));
+    for (int32_t use = 1; use < num_uses; ++use) {
+      const float* const g = data + outputs[use] * stride;
+      for (int64_t c = 0; c < dim; ++c) sum[c] += g[c];
+    }
+    return;
+  }
+  std::fill_n(sum, dim, 0.0f);
+  for (int32_t use = 0; use < num_uses; ++use) {
+    const float* const g = data + outputs[use] * stride;
+    for (int64_t c = 0; c < dim; ++c) sum[c] += factors[use] * g[c];
   }
 }
 
@@ -109,7 +130,7 @@ Status CheckPositions(const Positions& positions) {
   return Status();
 }
 
-void GatherAndCombine(const Positions& positions, const std::vector<const float*>& rows,
+void GatherAndCombine(const Positions& positions, const Buffer<const float*>& rows,
                       const std::vector<Columns<float>>& outputs, Executor* executor) {
   ParallelFor(executor, positions.num_outputs(), kMinOutputsPerPart, [&](int64_t begin, int64_t end) {
     if (positions.combiner == Combiner::kNone) {
@@ -120,60 +141,69 @@ void GatherAndCombine(const Positions& positions, const std::vector<const float*
   });
 }
 
-UsesByRow::UsesByRow(const Positions& positions, int64_t num_unique) : offsets_(num_unique + 2, 0) {
-  // Counts at u + 2, so that after the prefix sum offsets_[u + 1] is where u's next use goes, and at the end its end.
-  for (int64_t i = 0; i < positions.num_ids; ++i) {
-    if (positions.inverse[i] != kPadding) ++offsets_[positions.inverse[i] + 2];
-  }
-  for (int64_t u = 0; u < num_unique; ++u) offsets_[u + 2] += offsets_[u + 1];
-  outputs_.resize(offsets_[num_unique + 1]);
-  if (positions.combiner == Combiner::kNone) {
-    for (int64_t i = 0; i < positions.num_ids; ++i) {
-      const int32_t u = positions.inverse[i];
-      if (u != kPadding) outputs_[offsets_[u + 1]++] = static_cast<int32_t>(i);
-    }
-  } else {
-    factors_.resize(outputs_.size());
-    for (int64_t bag = 0; bag < positions.num_bags; ++bag) {
-      const float scale = BagScale(positions, bag);
-      for (int64_t i = positions.splits[bag]; i < positions.splits[bag + 1]; ++i) {
-        const int32_t u = positions.inverse[i];
-        if (u == kPadding) continue;
-        const int32_t use = offsets_[u + 1]++;
-        outputs_[use] = static_cast<int32_t>(bag);
-        factors_[use] = positions.weights == nullptr ? scale : positions.weights[i] * scale;
+UsesByRow::UsesByRow(const Positions& positions, int64_t num_unique, Executor* executor)
+    : num_unique_(num_unique), offsets_(num_unique + 1) {
+  // A counting sort. Ranges of outputs are counted and placed by a thread each; their order is kept.
+  const bool has_bags = positions.combiner != Combiner::kNone;
+  const int64_t num_outputs = positions.num_outputs();
+  const int parts = std::min(kMaxSortParts, NumParts(*executor, positions.num_ids, kMinIdsPerSortPart));
+  const auto for_uses = [&](int part, const auto& body) {
+    const int64_t end = PartBegin(num_outputs, part + 1, parts);
+    for (int64_t output = PartBegin(num_outputs, part, parts); output < end; ++output) {
+      const int64_t first = has_bags ? positions.splits[output] : output;
+      const int64_t last = has_bags ? positions.splits[output + 1] : output + 1;
+      for (int64_t i = first; i < last; ++i) {
+        if (positions.inverse[i] != kPadding) body(output, i, positions.inverse[i]);
       }
     }
+  };
+  Buffer<int32_t> counts(parts * num_unique);  // per part and id: how many, then where the next one goes
+  executor->Run(parts, [&](int part) {
+    int32_t* const count = counts.data() + part * num_unique;
+    std::fill_n(count, num_unique, 0);
+    for_uses(part, [&](int64_t, int64_t, int32_t u) { ++count[u]; });
+  });
+  int32_t total = 0;
+  for (int64_t u = 0; u < num_unique; ++u) {
+    offsets_[u] = total;
+    for (int part = 0; part < parts; ++part) total += std::exchange(counts[part * num_unique + u], total);
   }
-  offsets_.pop_back();
+  offsets_[num_unique] = total;
+  outputs_ = Buffer<int32_t>(total);
+  if (has_bags) factors_ = Buffer<float>(total);
+  executor->Run(parts, [&](int part) {
+    int32_t* const next = counts.data() + part * num_unique;
+    int64_t bag = -1;
+    float scale = 1.0f;
+    for_uses(part, [&](int64_t output, int64_t i, int32_t u) {
+      const int32_t use = next[u]++;
+      outputs_[use] = static_cast<int32_t>(output);
+      if (!has_bags) return;
+      if (bag != output) scale = BagScale(positions, bag = output);
+      factors_[use] = positions.weights == nullptr ? scale : positions.weights[i] * scale;
+    });
+  });
 }
 
 void UsesByRow::Sum(int64_t u, const std::vector<Columns<const float>>& gradients, float* sum) const {
   const int32_t begin = offsets_[u];
   const int32_t end = offsets_[u + 1];
+  // The uses of the ids that follow stand behind this one's: the prefetch runs on into them.
+  const int32_t ahead_end = static_cast<int32_t>(std::min<int64_t>(end + kAhead, outputs_.size()));
+  const int32_t ahead_begin = std::min<int32_t>(begin + kAhead, ahead_end);
   for (const Columns<const float>& gradient : gradients) {
-    const int64_t dim = gradient.dim;
-    if (begin == end) {
-      std::fill_n(sum, dim, 0.0f);
-    } else if (factors_.empty()) {
-      // The uses of the ids that follow stand behind this one's: the prefetch runs on into them.
-      const int64_t ahead = std::min<int64_t>(end - begin + kAhead, static_cast<int64_t>(outputs_.size()) - begin);
-      for (int64_t k = std::min(kAhead, ahead); k < ahead; ++k) {
-        SFCTR_PREFETCH_READ(gradient.data + outputs_[begin + k] * gradient.stride);
-      }
-      memcpy(sum, gradient.data + outputs_[begin] * gradient.stride, dim * sizeof(float));
-      for (int32_t use = begin + 1; use < end; ++use) {
-        const float* g = gradient.data + outputs_[use] * gradient.stride;
-        for (int64_t c = 0; c < dim; ++c) sum[c] += g[c];
-      }
+    const float* const data = gradient.data;
+    const int64_t stride = gradient.stride;
+    for (int32_t use = ahead_begin; use < ahead_end; ++use) SFCTR_PREFETCH_READ(data + outputs_[use] * stride);
+    const int32_t* const outputs = outputs_.data() + begin;
+    const float* const factors = factors_.size() == 0 ? nullptr : factors_.data() + begin;
+    // The common width is a constant to the compiler, and its sum stays in registers.
+    if (gradient.dim == 16) {
+      SumOutputs(data, stride, 16, outputs, factors, end - begin, sum);
     } else {
-      std::fill_n(sum, dim, 0.0f);
-      for (int32_t use = begin; use < end; ++use) {
-        const float* g = gradient.data + outputs_[use] * gradient.stride;
-        for (int64_t c = 0; c < dim; ++c) sum[c] += factors_[use] * g[c];
-      }
+      SumOutputs(data, stride, gradient.dim, outputs, factors, end - begin, sum);
     }
-    sum += dim;
+    sum += gradient.dim;
   }
 }
 

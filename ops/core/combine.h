@@ -15,6 +15,7 @@
 #include <functional>
 #include <vector>
 
+#include "ops/core/buffer.h"
 #include "ops/core/parallel.h"
 #include "ops/core/status.h"
 
@@ -46,15 +47,15 @@ Status CheckPositions(const Positions& positions);
 
 // Writes outputs[g] for every column group g. rows[u] points to the embedding of virtual id u; group g begins there
 // after the dims of the groups before it.
-void GatherAndCombine(const Positions& positions, const std::vector<const float*>& rows,
+void GatherAndCombine(const Positions& positions, const Buffer<const float*>& rows,
                       const std::vector<Columns<float>>& outputs, Executor* executor);
 
 // The transpose of Positions: for every virtual id the output rows that used it, and with which factor.
 class UsesByRow {
  public:
-  UsesByRow(const Positions& positions, int64_t num_unique);
+  UsesByRow(const Positions& positions, int64_t num_unique, Executor* executor);
 
-  int64_t num_unique() const { return static_cast<int64_t>(offsets_.size()) - 1; }
+  int64_t num_unique() const { return num_unique_; }
 
   // sum[...] = sum of factor * gradient row over the uses of virtual id u, all groups one after the other.
   void Sum(int64_t u, const std::vector<Columns<const float>>& gradients, float* sum) const;
@@ -63,9 +64,10 @@ class UsesByRow {
   void ForRanges(Executor* executor, const std::function<void(int64_t, int64_t)>& body) const;
 
  private:
-  std::vector<int32_t> offsets_;  // [num_unique + 1]
-  std::vector<int32_t> outputs_;  // [num_ids without padding]
-  std::vector<float> factors_;    // the same, or empty when all are 1
+  int64_t num_unique_;
+  Buffer<int32_t> offsets_;  // [num_unique + 1]
+  Buffer<int32_t> outputs_;  // [num_ids without padding]
+  Buffer<float> factors_;    // the same, or empty when all are 1
 };
 
 }  // namespace sfctr

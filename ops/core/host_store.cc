@@ -16,7 +16,6 @@ namespace {
 constexpr int64_t kInFlight = 64;
 constexpr int64_t kMinFindsPerPart = 1024;
 constexpr int64_t kMinCreatesPerPart = 256;
-constexpr int64_t kCacheLine = 64;
 
 int64_t StrideBytes(int64_t header_bytes, int64_t row_floats) {
   const int64_t bytes = header_bytes + 4 * row_floats;
@@ -55,17 +54,12 @@ Status HostStore::CheckIds(const int64_t* ids, int64_t num_ids) const {
 }
 
 void HostStore::PrefetchForRead(uint32_t number, int64_t num_floats) const {
-  const char* begin = storage_.row(number);
-  const char* end = begin + header_bytes_ + 4 * num_floats;
-  for (const char* line = begin; line < end; line += kCacheLine) SFCTR_PREFETCH_READ(line);
-  SFCTR_PREFETCH_READ(end - 1);
+  ForEachCacheLine(storage_.row(number), header_bytes_ + 4 * num_floats,
+                   [](const char* line) { SFCTR_PREFETCH_READ(line); });
 }
 
 void HostStore::PrefetchForWrite(uint32_t number) const {
-  const char* begin = storage_.row(number);
-  const char* end = begin + storage_.stride_bytes();
-  for (const char* line = begin; line < end; line += kCacheLine) SFCTR_PREFETCH_WRITE(line);
-  SFCTR_PREFETCH_WRITE(end - 1);
+  ForEachCacheLine(storage_.row(number), storage_.stride_bytes(), [](const char* line) { SFCTR_PREFETCH_WRITE(line); });
 }
 
 void HostStore::FindHashed(const int64_t* ids, int64_t num_ids, uint32_t* rows) const {

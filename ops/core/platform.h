@@ -7,6 +7,8 @@
 #ifndef TF_SFCTR_OPS_CORE_PLATFORM_H_
 #define TF_SFCTR_OPS_CORE_PLATFORM_H_
 
+#include <cstdint>
+
 #ifdef __CUDACC__
 #define SFCTR_HD __host__ __device__
 #else
@@ -15,5 +17,22 @@
 
 #define SFCTR_PREFETCH_READ(address) __builtin_prefetch((address), 0, 3)
 #define SFCTR_PREFETCH_WRITE(address) __builtin_prefetch((address), 1, 3)
+
+namespace sfctr {
+
+constexpr uintptr_t kCacheLineBytes = 64;
+
+// Calls prefetch(address) once for each cache line of [begin, begin + bytes). A second prefetch of a line on its way is
+// not free: it takes one of the few places for misses in flight.
+template <typename Prefetch>
+inline void ForEachCacheLine(const void* begin, int64_t bytes, const Prefetch& prefetch) {
+  const auto address = reinterpret_cast<uintptr_t>(begin);
+  const uintptr_t end = address + static_cast<uintptr_t>(bytes);
+  for (uintptr_t line = address & ~(kCacheLineBytes - 1); line < end; line += kCacheLineBytes) {
+    prefetch(reinterpret_cast<const char*>(line));
+  }
+}
+
+}  // namespace sfctr
 
 #endif  // TF_SFCTR_OPS_CORE_PLATFORM_H_

@@ -14,6 +14,7 @@ namespace sfctr {
 namespace {
 
 constexpr int64_t kMinRowsPerPart = 512;
+constexpr int64_t kMinPointersPerPart = 4096;
 constexpr int64_t kAhead = 16;  // rows prefetched ahead; chosen by tests/core/table_benchmark.cc
 
 bool AllFinite(const float* values, int64_t n) {
@@ -63,15 +64,19 @@ Status Table::Lookup(const Use& use, const std::vector<Columns<float>>& outputs,
   const int64_t embedding_floats = layout().embedding_floats();
   const int64_t row_floats = layout().row_floats();
   const bool catches_up = layout().catches_up();
-  std::vector<const float*> pointers(use.num_unique);
+  Buffer<const float*> pointers(use.num_unique);
   int64_t num_made = 0;
   for (int64_t u = 0; u < use.num_unique; ++u) num_made += catches_up || rows[u] == kNoRow;
   const int64_t made_floats = catches_up ? row_floats : embedding_floats;
-  std::vector<float> made(num_made * made_floats);
-  for (int64_t u = 0, next = 0; u < use.num_unique; ++u) {
-    pointers[u] = catches_up || rows[u] == kNoRow ? made.data() + made_floats * next++ : store_.row(rows[u]);
-  }
-  if (num_made > 0) {
+  Buffer<float> made(num_made * made_floats);
+  if (num_made == 0) {
+    ParallelFor(executor, use.num_unique, kMinPointersPerPart, [&](int64_t begin, int64_t end) {
+      for (int64_t u = begin; u < end; ++u) pointers[u] = store_.row(rows[u]);
+    });
+  } else {
+    for (int64_t u = 0, next = 0; u < use.num_unique; ++u) {
+      pointers[u] = catches_up || rows[u] == kNoRow ? made.data() + made_floats * next++ : store_.row(rows[u]);
+    }
     ParallelFor(executor, use.num_unique, kMinRowsPerPart, [&](int64_t begin, int64_t end) {
       for (int64_t u = begin; u < end; ++u) {
         auto* row = const_cast<float*>(pointers[u]);  // into `made`
@@ -105,13 +110,18 @@ Status Table::Sum(const Gradient& gradient, Executor* executor, RowGradients* su
   const int64_t width = layout().embedding_floats();
   sums->unique_ids.assign(use.unique_ids, use.unique_ids + use.num_unique);
   sums->rows.assign(gradient.rows, gradient.rows + use.num_unique);
-  sums->sums.resize(use.num_unique * width);
+  sums->sums = Buffer<float>(use.num_unique * width);
   // Checking sums is checking all that went into them: neither an infinity nor a NaN disappears in a sum.
   std::atomic<bool> finite{true};
-  const UsesByRow uses(use.positions, use.num_unique);
+  const UsesByRow uses(use.positions, use.num_unique, executor);
   uses.ForRanges(executor, [&](int64_t begin, int64_t end) {
-    for (int64_t u = begin; u < end; ++u) uses.Sum(u, gradient.columns, sums->sums.data() + u * width);
-    if (!AllFinite(sums->sums.data() + begin * width, (end - begin) * width)) finite = false;
+    bool all_finite = true;
+    for (int64_t u = begin; u < end; ++u) {
+      float* const sum = sums->sums.data() + u * width;
+      uses.Sum(u, gradient.columns, sum);
+      all_finite &= AllFinite(sum, width);
+    }
+    if (!all_finite) finite = false;
   });
   if (finite) return Status();
   int64_t i = 0;
@@ -182,7 +192,7 @@ RowGradients Table::Merge(const std::vector<RowGradients>& gradients, Executor* 
   std::vector<float> sums;
   for (const RowGradients& gradient : gradients) {
     ids.insert(ids.end(), gradient.unique_ids.begin(), gradient.unique_ids.end());
-    sums.insert(sums.end(), gradient.sums.begin(), gradient.sums.end());
+    sums.insert(sums.end(), gradient.sums.data(), gradient.sums.data() + gradient.sums.size());
   }
   const auto num_ids = static_cast<int64_t>(ids.size());
   const int64_t width = layout().embedding_floats();
@@ -193,11 +203,11 @@ RowGradients Table::Merge(const std::vector<RowGradients>& gradients, Executor* 
       Unique(ids.data(), num_ids, std::nullopt, merged.unique_ids.data(), inverse.data(), executor);
   merged.unique_ids.resize(num_unique);
   merged.rows.assign(num_unique, kNoRow);
-  merged.sums.resize(num_unique * width);
+  merged.sums = Buffer<float>(num_unique * width);
   Positions positions;
   positions.inverse = inverse.data();
   positions.num_ids = num_ids;
-  const UsesByRow uses(positions, num_unique);
+  const UsesByRow uses(positions, num_unique, executor);
   uses.ForRanges(executor, [&](int64_t begin, int64_t end) {
     for (int64_t u = begin; u < end; ++u) uses.Sum(u, {{sums.data(), width, width}}, merged.sums.data() + u * width);
   });

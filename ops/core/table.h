@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/core/buffer.h"
 #include "ops/core/combine.h"
 #include "ops/core/host_store.h"
 #include "ops/core/parallel.h"
@@ -43,7 +44,7 @@ struct Gradient {
 struct RowGradients {
   std::vector<int64_t> unique_ids;
   std::vector<uint32_t> rows;  // [num_unique], kNoRow where there was none
-  std::vector<float> sums;     // [num_unique, embedding_floats]
+  Buffer<float> sums;          // [num_unique, embedding_floats]
 };
 
 struct TableStats {

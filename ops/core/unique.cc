@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "ops/core/buffer.h"
 #include "ops/core/hash.h"
 
 namespace sfctr {
@@ -16,6 +17,7 @@ constexpr int64_t kMinParallel = 16384;
 constexpr int64_t kMinPartitioned = 1 << 20;
 // Ids of one partition: its table of 8-byte entries at most half full takes 256 KiB.
 constexpr int64_t kPartitionIds = 16384;
+constexpr int64_t kAhead = 8;  // entries prefetched ahead
 constexpr int kMaxPartitions = 4096;
 
 struct Entry {
@@ -96,58 +98,66 @@ int64_t Unique(const int64_t* ids, int64_t num_ids, std::optional<int64_t> paddi
   };
   const auto is_padding = [&](int64_t i) { return padding_id.has_value() && ids[i] == *padding_id; };
 
-  // Count, per range of positions and partition; then place (hash, position) grouped by partition, ranges in order.
-  std::vector<int64_t> offsets(static_cast<size_t>(num_ranges) * num_partitions + 1, 0);
-  std::vector<uint32_t> hashes(num_ids);
+  // Each range of positions groups its own (hash, position) by partition; their order within a group is kept.
+  // Group (range, partition) is grouped[offsets[k]] ... grouped[offsets[k + 1]], k = range * num_partitions +
+  // partition.
+  std::vector<int64_t> offsets(static_cast<size_t>(num_ranges) * num_partitions + 1, num_ids);
+  Buffer<uint32_t> hashes(num_ids);
+  Buffer<Entry> grouped(num_ids);
   executor->Run(num_ranges, [&](int range) {
-    std::vector<int64_t> counts(num_partitions, 0);
+    const int64_t begin = PartBegin(num_ids, range, num_ranges);
     const int64_t end = PartBegin(num_ids, range + 1, num_ranges);
-    for (int64_t i = PartBegin(num_ids, range, num_ranges); i < end; ++i) {
+    std::vector<int64_t> next(num_partitions, 0);
+    for (int64_t i = begin; i < end; ++i) {
       hashes[i] = IndexHash(ids[i]);
-      ++counts[partition_of(hashes[i])];
+      ++next[partition_of(hashes[i])];
     }
-    for (int p = 0; p < num_partitions; ++p) offsets[static_cast<size_t>(p) * num_ranges + range] = counts[p];
-  });
-  int64_t total = 0;
-  for (int64_t& offset : offsets) total += std::exchange(offset, total);
-  std::vector<Entry> grouped(num_ids);
-  executor->Run(num_ranges, [&](int range) {
-    std::vector<int64_t> next(num_partitions);
-    for (int p = 0; p < num_partitions; ++p) next[p] = offsets[static_cast<size_t>(p) * num_ranges + range];
-    const int64_t end = PartBegin(num_ids, range + 1, num_ranges);
-    for (int64_t i = PartBegin(num_ids, range, num_ranges); i < end; ++i) {
+    int64_t total = begin;
+    for (int p = 0; p < num_partitions; ++p) {
+      offsets[static_cast<size_t>(range) * num_partitions + p] = total;
+      total += std::exchange(next[p], total);
+    }
+    for (int64_t i = begin; i < end; ++i) {
       grouped[next[partition_of(hashes[i])]++] = {hashes[i], static_cast<int32_t>(i)};
     }
   });
 
-  // Per partition: inverse[i] = position of the first appearance of ids[i].
+  // Per partition: inverse[i] = position of the first appearance of ids[i]; and how many of them each range has.
   const int num_groups = std::min(num_partitions, num_ranges);
+  std::vector<int64_t> num_first(static_cast<size_t>(num_groups) * num_ranges, 0);
   executor->Run(num_groups, [&](int group) {
     std::vector<Entry> table;
+    std::vector<int64_t> first(num_ranges, 0);
     const int last = static_cast<int>(PartBegin(num_partitions, group + 1, num_groups));
     for (int p = static_cast<int>(PartBegin(num_partitions, group, num_groups)); p < last; ++p) {
-      const int64_t begin = offsets[static_cast<size_t>(p) * num_ranges];
-      const int64_t end = offsets[static_cast<size_t>(p + 1) * num_ranges];
-      const int64_t size = TableSize(end - begin);
+      int64_t count = 0;
+      for (int range = 0; range < num_ranges; ++range) {
+        const size_t k = static_cast<size_t>(range) * num_partitions + p;
+        count += offsets[k + 1] - offsets[k];
+      }
+      const int64_t size = TableSize(count);
+      const auto mask = static_cast<uint32_t>(size - 1);
       table.assign(size, Entry{0, -1});
-      for (int64_t k = begin; k < end; ++k) {
-        const int32_t i = grouped[k].position;
-        inverse[i] = is_padding(i)
-                         ? kPadding
-                         : FirstPosition(ids, grouped[k].hash, i, table.data(), static_cast<uint32_t>(size - 1));
+      for (int range = 0; range < num_ranges; ++range) {
+        const size_t k = static_cast<size_t>(range) * num_partitions + p;
+        const int64_t end = offsets[k + 1];
+        for (int64_t g = offsets[k]; g < end; ++g) {
+          if (g + kAhead < end) SFCTR_PREFETCH_READ(&table[grouped[g + kAhead].hash & mask]);
+          const int32_t i = grouped[g].position;
+          inverse[i] = is_padding(i) ? kPadding : FirstPosition(ids, grouped[g].hash, i, table.data(), mask);
+          first[range] += inverse[i] == i;
+        }
       }
     }
+    std::copy(first.begin(), first.end(), num_first.begin() + static_cast<int64_t>(group) * num_ranges);
   });
 
   // Number the first appearances in the order of their positions, then replace positions by numbers.
   std::vector<int64_t> first_rank(num_ranges + 1, 0);
-  executor->Run(num_ranges, [&](int range) {
-    int64_t count = 0;
-    const int64_t end = PartBegin(num_ids, range + 1, num_ranges);
-    for (int64_t i = PartBegin(num_ids, range, num_ranges); i < end; ++i) count += inverse[i] == i;
-    first_rank[range + 1] = count;
-  });
-  for (int range = 0; range < num_ranges; ++range) first_rank[range + 1] += first_rank[range];
+  for (int range = 0; range < num_ranges; ++range) {
+    first_rank[range + 1] = first_rank[range];
+    for (int group = 0; group < num_groups; ++group) first_rank[range + 1] += num_first[group * num_ranges + range];
+  }
   auto* rank = reinterpret_cast<int32_t*>(hashes.data());  // the hashes are done with
   executor->Run(num_ranges, [&](int range) {
     int64_t next = first_rank[range];

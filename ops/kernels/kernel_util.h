@@ -5,11 +5,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -22,13 +23,18 @@
 
 namespace sfctr {
 
-// Lends the threads of the device's intra-op pool to the core. The calling thread works too and never waits for a task
-// that no thread has begun, so progress does not depend on free threads in the pool.
+// Lends the threads of the device's intra-op pool to the core, for the time of one Compute().
+//
+// The calling thread works too and never waits for a task that no thread has begun, so progress does not depend on free
+// threads in the pool. A helper that has nothing left to do looks out for the next Run() for a while before it goes
+// back to the pool: waking a sleeping thread takes as long as a whole part of the work here.
 class PoolExecutor final : public Executor {
  public:
   explicit PoolExecutor(tensorflow::OpKernelContext* ctx)
       : pool_(ctx->device()->tensorflow_cpu_worker_threads()->workers),
-        num_threads_(std::max(1, ctx->device()->tensorflow_cpu_worker_threads()->num_threads)) {}
+        num_threads_(std::max(1, ctx->device()->tensorflow_cpu_worker_threads()->num_threads)),
+        crew_(std::make_shared<Crew>()) {}
+  ~PoolExecutor() override { crew_->closed = true; }
 
   int num_threads() const override { return num_threads_; }
 
@@ -37,38 +43,75 @@ class PoolExecutor final : public Executor {
       for (int i = 0; i < num_tasks; ++i) task(i);
       return;
     }
-    auto state = std::make_shared<State>(num_tasks, &task);
-    const int helpers = std::min(num_threads_, num_tasks) - 1;
-    for (int h = 0; h < helpers; ++h) pool_->Schedule([state] { Work(state.get()); });
-    Work(state.get());
+    auto job = std::make_shared<Job>(num_tasks, &task);
+    {
+      std::lock_guard<std::mutex> lock(crew_->mutex);
+      crew_->job = job;
+      ++crew_->number;
+    }
+    const int wanted = std::min(num_threads_, num_tasks) - 1;
+    for (int helpers = crew_->num_helpers; helpers < wanted; ++helpers) {
+      ++crew_->num_helpers;
+      pool_->Schedule([crew = crew_] { Help(crew.get()); });
+    }
+    job->Work();
     // Every task is taken; those that helpers took are running and will end.
-    std::unique_lock<std::mutex> lock(state->mutex);
-    state->all_done.wait(lock, [&] { return state->num_done.load() == num_tasks; });
+    for (int spins = 0; job->num_done.load(std::memory_order_acquire) != num_tasks; ++spins) {
+      if (spins > kSpinsBeforeYield) std::this_thread::yield();
+    }
   }
 
  private:
-  struct State {
-    State(int num_tasks, const std::function<void(int)>* task) : num_tasks(num_tasks), task(task) {}
+  static constexpr int kSpinsBeforeYield = 1 << 12;
+  // Longer than the pauses between the runs of one op, shorter than anything a user would notice.
+  static constexpr std::chrono::microseconds kLookOut{200};
+
+  struct Job {
+    Job(int num_tasks, const std::function<void(int)>* task) : num_tasks(num_tasks), task(task) {}
+    void Work() {
+      for (int i = next++; i < num_tasks; i = next++) {
+        (*task)(i);
+        num_done.fetch_add(1, std::memory_order_release);
+      }
+    }
     const int num_tasks;
     const std::function<void(int)>* task;  // valid while a task is not done
     std::atomic<int> next{0};
     std::atomic<int> num_done{0};
-    std::mutex mutex;
-    std::condition_variable all_done;
   };
 
-  static void Work(State* state) {
-    for (int i = state->next++; i < state->num_tasks; i = state->next++) {
-      (*state->task)(i);
-      if (++state->num_done == state->num_tasks) {
-        std::lock_guard<std::mutex> lock(state->mutex);
-        state->all_done.notify_all();
+  // Shared with the helpers, which may outlive the executor by kLookOut.
+  struct Crew {
+    std::mutex mutex;
+    std::shared_ptr<Job> job;    // guarded by mutex
+    std::atomic<int> number{0};  // of jobs so far
+    std::atomic<int> num_helpers{0};
+    std::atomic<bool> closed{false};
+  };
+
+  static void Help(Crew* crew) {
+    int seen = 0;
+    auto until = std::chrono::steady_clock::now() + kLookOut;
+    for (int spins = 1; !crew->closed; ++spins) {
+      if (crew->number.load(std::memory_order_acquire) != seen) {
+        std::shared_ptr<Job> job;
+        {
+          std::lock_guard<std::mutex> lock(crew->mutex);
+          job = crew->job;
+          seen = crew->number;
+        }
+        job->Work();
+        until = std::chrono::steady_clock::now() + kLookOut;
+      } else if (spins % 64 == 0 && std::chrono::steady_clock::now() > until) {
+        break;
       }
     }
+    --crew->num_helpers;
   }
 
   tensorflow::thread::ThreadPool* const pool_;
   const int num_threads_;
+  const std::shared_ptr<Crew> crew_;
 };
 
 // `where` names the caller, as in "CachedEmbedding 'user_id'".

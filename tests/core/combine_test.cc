@@ -71,8 +71,8 @@ struct Problem {
   // [num_outputs, width], groups side by side.
   std::vector<float> Combine(int num_threads = 1) const {
     ThreadExecutor executor(num_threads);
-    std::vector<const float*> rows;
-    for (int64_t u = 0; u < num_unique; ++u) rows.push_back(table.data() + u * width());
+    Buffer<const float*> rows(num_unique);
+    for (int64_t u = 0; u < num_unique; ++u) rows[u] = table.data() + u * width();
     std::vector<float> result(num_outputs() * width(), NAN);
     std::vector<Columns<float>> outputs;
     int64_t offset = 0;
@@ -94,7 +94,7 @@ struct Problem {
       offset += dim;
     }
     std::vector<float> sums(num_unique * width(), NAN);
-    const UsesByRow uses(positions(), num_unique);
+    const UsesByRow uses(positions(), num_unique, &executor);
     EXPECT_EQ(uses.num_unique(), num_unique);
     uses.ForRanges(&executor, [&](int64_t begin, int64_t end) {
       for (int64_t u = begin; u < end; ++u) uses.Sum(u, columns, sums.data() + u * width());
@@ -263,9 +263,9 @@ TEST(CombineTest, RangesCoverEveryRowOnceHoweverSkewed) {
     problem.dims = {1};
     problem.inverse.assign(50000, static_cast<int32_t>(hot));  // one row has nearly all the work
     for (int32_t u = 0; u < 1000; ++u) problem.inverse.push_back(u);
-    const UsesByRow uses(problem.positions(), problem.num_unique);
     for (const int num_threads : kThreadCounts) {
       ThreadExecutor executor(num_threads);
+      const UsesByRow uses(problem.positions(), problem.num_unique, &executor);
       std::vector<int> visits(1000, 0);
       uses.ForRanges(&executor, [&](int64_t begin, int64_t end) {
         for (int64_t u = begin; u < end; ++u) ++visits[u];
