@@ -71,7 +71,9 @@ class Use:
     weights: tf.Tensor | None = None
 
 
-def lookup(uses: Sequence[Use], anchor: tf.Tensor, training: bool) -> list[list[tf.Tensor]]:
+def lookup(
+    uses: Sequence[Use], anchor: tf.Tensor, training: bool, trainable: bool = True
+) -> list[list[tf.Tensor]]:
     """Reads the embeddings of several uses of tables in one op.
 
     Missing ids read as their initial values; reading creates no rows. Duplicate ids are read once. In the backward pass
@@ -83,6 +85,7 @@ def lookup(uses: Sequence[Use], anchor: tf.Tensor, training: bool) -> list[list[
       anchor: float32 scalar, the value of a trainable variable. It takes no part in the result; gradients reach the
         tables only if the tape watches it. Its own gradient is 0.
       training: whether a backward pass is to be expected. Without it gradients still update, but each use on its own.
+      trainable: whether gradients update the tables at all.
 
     Returns:
       For every use the values of each column group: float32 `ids.shape + [dim]`, or `[num_bags, dim]` with a combiner.
@@ -90,48 +93,60 @@ def lookup(uses: Sequence[Use], anchor: tf.Tensor, training: bool) -> list[list[
     Raises:
       tf.errors.InvalidArgumentError: an id out of the vocabulary of a table with `input_dim`, or wrong splits.
     """
-    library = load_library()
-    handles = [use.table.handle for use in uses]
-    splits = [use.splits for use in uses if use.combiner is not None]
-    weights = [use.weights for use in uses if use.weights is not None]
     groups = [use.table.output_dims for use in uses]
-    shared = {
-        "features": [use.feature for use in uses],
-        "combiners": [use.combiner or "none" for use in uses],
-        "has_weights": [use.weights is not None for use in uses],
-    }
+    # The gradient is registered for the op, not a tf.custom_gradient: TensorFlow keeps the closures of those, and with
+    # them the table, for ever.
+    values = load_library().sfctr_lookup(
+        handles=[use.table.handle for use in uses],
+        ids=[use.ids for use in uses],
+        splits=[use.splits for use in uses if use.combiner is not None],
+        weights=[use.weights for use in uses if use.weights is not None],
+        learning_rates=[use.table.learning_rates() for use in uses],
+        anchor=anchor,
+        V=sum(len(dims) for dims in groups),
+        features=[use.feature for use in uses],
+        combiners=[use.combiner or "none" for use in uses],
+        has_weights=[use.weights is not None for use in uses],
+        has_padding=[use.padding_id is not None for use in uses],
+        padding_ids=[use.padding_id or 0 for use in uses],
+        num_groups=[len(dims) for dims in groups],
+        dims=[dim for dims in groups for dim in dims],
+        training=training and trainable,
+        trainable=trainable,
+    )[0]
+    remaining = iter(values)
+    return [[next(remaining) for _ in dims] for dims in groups]
 
-    @tf.custom_gradient
-    def read(anchor: tf.Tensor) -> tuple[Any, Any]:
-        del anchor
-        values, unique_ids, inverse, rows = library.sfctr_lookup(
-            handles=handles,
-            ids=[use.ids for use in uses],
-            splits=splits,
-            weights=weights,
-            V=sum(len(dims) for dims in groups),
-            has_padding=[use.padding_id is not None for use in uses],
-            padding_ids=[use.padding_id or 0 for use in uses],
-            num_groups=[len(dims) for dims in groups],
-            dims=[dim for dims in groups for dim in dims],
-            training=training,
-            **shared,
-        )
 
-        def update(*gradients: tf.Tensor) -> tf.Tensor:
-            return library.sfctr_apply_gradients(
-                handles=handles,
-                unique_ids=unique_ids,
-                inverse=inverse,
-                rows=rows,
-                splits=splits,
-                weights=weights,
-                gradients=[tf.convert_to_tensor(gradient) for gradient in gradients],
-                learning_rates=[use.table.learning_rates() for use in uses],
-                **shared,
-            )
-
-        return tuple(values), update
-
-    values = iter(read(anchor))
-    return [[next(values) for _ in dims] for dims in groups]
+@tf.RegisterGradient("SfctrLookup")
+def _update_tables(op: Any, *gradients: Any) -> list[Any]:
+    """Updates the tables that a lookup has read, and returns 0 as the gradient of its anchor."""
+    num_uses, num_splits, num_weights, num_values = (op.get_attr(name) for name in ("N", "S", "W", "V"))
+    inputs = iter(op.inputs)
+    handles, _, splits, weights, learning_rates = (
+        [next(inputs) for _ in range(size)] for size in (num_uses, num_uses, num_splits, num_weights, num_uses)
+    )
+    outputs = iter(op.outputs)
+    values, unique_ids, inverse, rows = (
+        [next(outputs) for _ in range(size)] for size in (num_values, num_uses, num_uses, num_uses)
+    )
+    nothing = [None] * (len(op.inputs) - 1)
+    if not op.get_attr("trainable"):
+        return [*nothing, None]
+    done = load_library().sfctr_apply_gradients(
+        handles=handles,
+        unique_ids=unique_ids,
+        inverse=inverse,
+        rows=rows,
+        splits=splits,
+        weights=weights,
+        gradients=[
+            tf.zeros_like(value) if gradient is None else tf.convert_to_tensor(gradient)
+            for value, gradient in zip(values, gradients[:num_values], strict=True)
+        ],
+        learning_rates=learning_rates,
+        features=op.get_attr("features"),
+        combiners=op.get_attr("combiners"),
+        has_weights=op.get_attr("has_weights"),
+    )
+    return [*nothing, done]

@@ -165,7 +165,8 @@ class EmbeddingTable:
           float32 `ids.shape + [output_dim]`; a list of such tensors if `output_dim` is a list.
         """
         ids = tf.cast(tf.convert_to_tensor(ids), tf.int64)
-        values = ops.lookup([ops.Use(self, ids, f"EmbeddingTable '{self.name}'")], tf.constant(0.0), training=False)[0]
+        use = ops.Use(self, ids, f"EmbeddingTable '{self.name}'")
+        values = ops.lookup([use], tf.constant(0.0), training=False, trainable=False)[0]
         return values if self.config.has_groups else values[0]
 
     def assign(self, ids: Any, rows: Any) -> None:

@@ -53,10 +53,13 @@ void Gather(const Positions& positions, const Buffer<const float*>& rows, const 
     const float* row = u == kPadding ? nullptr : rows[u];
     for (const Columns<float>& output : outputs) {
       float* out = output.data + i * output.stride;
+      // The common widths without a call.
       if (row == nullptr) {
         std::fill_n(out, output.dim, 0.0f);
+      } else if (output.dim == 1) {
+        *out = *row++;
       } else if (output.dim == 16) {
-        memcpy(out, row, 16 * sizeof(float));  // the common width, without a call
+        memcpy(out, row, 16 * sizeof(float));
         row += 16;
       } else {
         memcpy(out, row, output.dim * sizeof(float));
@@ -197,8 +200,10 @@ void UsesByRow::Sum(int64_t u, const std::vector<Columns<const float>>& gradient
     for (int32_t use = ahead_begin; use < ahead_end; ++use) SFCTR_PREFETCH_READ(data + outputs_[use] * stride);
     const int32_t* const outputs = outputs_.data() + begin;
     const float* const factors = factors_.size() == 0 ? nullptr : factors_.data() + begin;
-    // The common width is a constant to the compiler, and its sum stays in registers.
-    if (gradient.dim == 16) {
+    // The common widths are constants to the compiler.
+    if (gradient.dim == 1) {
+      SumOutputs(data, stride, 1, outputs, factors, end - begin, sum);
+    } else if (gradient.dim == 16) {
       SumOutputs(data, stride, 16, outputs, factors, end - begin, sum);
     } else {
       SumOutputs(data, stride, gradient.dim, outputs, factors, end - begin, sum);

@@ -158,6 +158,8 @@ REGISTER_OP("SfctrLookup")
     .Input("ids: N * int64")
     .Input("splits: S * int64")
     .Input("weights: W * float")
+    .Input("learning_rates: N * float")
+    .Input("anchor: float")
     .Output("values: V * float")
     .Output("unique_ids: N * int64")
     .Output("inverse: N * int32")
@@ -174,6 +176,7 @@ REGISTER_OP("SfctrLookup")
     .Attr("num_groups: list(int)")
     .Attr("dims: list(int)")
     .Attr("training: bool")
+    .Attr("trainable: bool")
     .SetIsStateful()
     .SetShapeFn(LookupShape)
     .Doc(R"doc(
@@ -185,6 +188,8 @@ handles: the table of each use; one table may occur several times.
 ids: any shape; duplicates are read once. Negative ids are ids like any other, except in a table with input_dim.
 splits: [num_bags + 1] for each use with a combiner, in the order of uses: where its bags begin.
 weights: one float per id, for each use with has_weights, in the order of uses. They get no gradient.
+learning_rates: [column groups] of each use, for its update in the backward pass.
+anchor: [] takes no part in the result; it carries the gradient, and its own is 0.
 values: per use and column group: ids.shape + [dim], or [num_bags, dim] with a combiner. Padding reads as zeros.
 unique_ids: [U] per use.
 inverse: [number of ids] per use, -1 for padding.
@@ -194,6 +199,7 @@ combiners: none, sum, mean or sqrtn.
 num_groups: column groups of each use's table.
 dims: widths of all values.
 training: whether SfctrApplyGradients will follow.
+trainable: whether the gradient updates the tables.
 )doc");
 
 REGISTER_KERNEL_BUILDER(Name("SfctrLookup").Device(tensorflow::DEVICE_CPU), LookupOp);

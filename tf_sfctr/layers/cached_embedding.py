@@ -101,9 +101,8 @@ class CachedEmbedding(keras.layers.Layer):
             inputs = tf.convert_to_tensor(inputs)
         bags = _inputs.read_inputs(self._where, self.name, self.table, inputs, weights, self.combiner, self.padding_id)
         self._rows.check_loaded()
-        # A constant carries no gradient: a frozen layer's tables stay as they are.
-        anchor = tf.convert_to_tensor(self._anchor) if self.trainable else tf.constant(0.0)
-        values = ops.lookup([bags.use], anchor, training=training is not False and self.trainable)[0]
+        anchor = tf.convert_to_tensor(self._anchor)
+        values = ops.lookup([bags.use], anchor, training=training is not False, trainable=self.trainable)[0]
         outputs = [tf.cast(bags.finish(value), self.compute_dtype) for value in values]
         return outputs if self.table.config.has_groups else outputs[0]
 

@@ -111,9 +111,8 @@ class EmbeddingCollection(keras.layers.Layer):
         }
         uses, members = _fuse(list(bags.values()))
         self._rows.check_loaded()
-        # A constant carries no gradient: a frozen layer's tables stay as they are.
-        anchor = tf.convert_to_tensor(self._anchor) if self.trainable else tf.constant(0.0)
-        results = ops.lookup(uses, anchor, training=training is not False and self.trainable)
+        anchor = tf.convert_to_tensor(self._anchor)
+        results = ops.lookup(uses, anchor, training=training is not False, trainable=self.trainable)
         by_feature = _unfuse(results, members, list(bags.values()))
         outputs = {}
         for (feature, bag), values in zip(bags.items(), by_feature, strict=True):
