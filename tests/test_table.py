@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`EmbeddingTable`: size, export, import, learning rates, settings."""
 
+import gc
+import weakref
+
 import keras
 import numpy as np
 import pytest
@@ -153,3 +156,21 @@ def test_table_of_a_hundred_features_is_small():
     update(table, [1, 2, 3])
     stats = table.stats()
     assert stats.row_bytes + stats.index_bytes < 16_384
+
+
+def test_a_function_that_trained_a_table_does_not_keep_it_alive():
+    # tf.custom_gradient would: TensorFlow keeps its closures for ever.
+    table = sf.EmbeddingTable(2)
+    anchor = tf.Variable(0.0)
+
+    @tf.function
+    def step(ids):
+        with tf.GradientTape() as tape:
+            values = sf.ops.lookup([sf.ops.Use(table, ids, "f")], tf.convert_to_tensor(anchor), training=True)[0][0]
+        return tape.gradient(values, anchor)
+
+    step(tf.constant([1], tf.int64))
+    handle = weakref.ref(table.handle)
+    del table, step
+    gc.collect()
+    assert handle() is None
