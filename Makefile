@@ -68,7 +68,7 @@ wheel: install  ## build the wheel into dist/
 
 .PHONY: bench
 bench: install  ## benchmarks with their baselines, one JSON object a line
-	$(NEUTRAL) for what in embedding deepfm input; do $(VENV_PYTHON) -m tf_sfctr.bench $$what --json || exit 1; done
+	$(NEUTRAL) for what in embedding deepfm growth input; do $(VENV_PYTHON) -m tf_sfctr.bench $$what --json || exit 1; done
 
 .PHONY: bench-peers
 bench-peers: install .venv-fbgemm/requirements.stamp .venv-tfra/requirements.stamp  ## the same beside FBGEMM and TFRA

@@ -1,4 +1,4 @@
-"""Typed settings of tables and features. This module imports no TensorFlow."""
+"""Typed settings of tables and features, plain data without TensorFlow."""
 
 from __future__ import annotations
 
@@ -102,12 +102,12 @@ class FeatureConfig:
     Args:
       table: name of a table of the collection.
       combiner: None, "sum", "mean" or "sqrtn": how the ids of a sample become one vector.
-      padding_id: id that reads as zeros and gets no update; None for none.
+      padding_id: id (a string where ids are strings) that reads as zeros and gets no update; None for none.
     """
 
     table: str
     combiner: str | None = None
-    padding_id: int | None = None
+    padding_id: int | str | None = None
 
     def __post_init__(self) -> None:
         """Checks the combiner."""

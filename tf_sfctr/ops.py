@@ -71,9 +71,7 @@ class Use:
     weights: tf.Tensor | None = None
 
 
-def lookup(
-    uses: Sequence[Use], anchor: tf.Tensor, training: bool, trainable: bool = True
-) -> list[list[tf.Tensor]]:
+def lookup(uses: Sequence[Use], anchor: tf.Tensor, training: bool, trainable: bool = True) -> list[list[tf.Tensor]]:
     """Reads the embeddings of several uses of tables in one op.
 
     Missing ids read as their initial values; reading creates no rows. Duplicate ids are read once. In the backward pass
@@ -94,6 +92,7 @@ def lookup(
       tf.errors.InvalidArgumentError: an id out of the vocabulary of a table with `input_dim`, or wrong splits.
     """
     groups = [use.table.output_dims for use in uses]
+    rates = {id(table): table.learning_rates() for table in {id(use.table): use.table for use in uses}.values()}
     # The gradient is registered for the op, not a tf.custom_gradient: TensorFlow keeps the closures of those, and with
     # them the table, for ever.
     values = load_library().sfctr_lookup(
@@ -101,7 +100,7 @@ def lookup(
         ids=[use.ids for use in uses],
         splits=[use.splits for use in uses if use.combiner is not None],
         weights=[use.weights for use in uses if use.weights is not None],
-        learning_rates=[use.table.learning_rates() for use in uses],
+        learning_rates=[rates[id(use.table)] for use in uses],
         anchor=anchor,
         V=sum(len(dims) for dims in groups),
         features=[use.feature for use in uses],

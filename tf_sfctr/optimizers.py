@@ -167,7 +167,7 @@ class Ftrl(TableOptimizer):
     Args:
       learning_rate: as above, but above 0.
       learning_rate_power: at most 0; -0.5 is the square root.
-      initial_accumulator_value: start of every accumulator, at least 0.
+      initial_accumulator_value: start of every accumulator, above 0.
       l1_regularization_strength: at least 0; above 0, rare weights stay exactly 0.
       l2_regularization_strength: at least 0, FTRL's stabilizing L2.
       l2_shrinkage_regularization_strength: at least 0, FTRL's magnitude penalty.
@@ -191,8 +191,10 @@ class Ftrl(TableOptimizer):
             self._check("learning_rate", self.learning_rate, self.learning_rate > 0, "be above 0")
         power = self.learning_rate_power
         self._check("learning_rate_power", power, power <= 0, "be at most 0")
+        value = self.initial_accumulator_value
+        # With 0 a zero gradient of a fresh row would be divided by 0.
+        self._check("initial_accumulator_value", value, value > 0, "be above 0")
         for name in (
-            "initial_accumulator_value",
             "l1_regularization_strength",
             "l2_regularization_strength",
             "l2_shrinkage_regularization_strength",

@@ -17,7 +17,7 @@ from tf_sfctr.config import TableConfig
 __all__ = ["EmbeddingTable", "TableStats"]
 
 # Rows per call of the export op: 64 MiB of a row of 32 floats.
-_EXPORT_ROWS = 1 << 19
+EXPORT_ROWS = 1 << 19
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,6 +151,21 @@ class EmbeddingTable:
         """Returns the table's figures, after all pending updates."""
         return TableStats(*(int(value) for value in load_library().sfctr_table_stats(self.handle)))
 
+    def get_config(self) -> dict[str, Any]:
+        """Returns the settings, with the learning rates of now, as values that JSON can hold."""
+        current = [
+            dataclasses.replace(optimizer, learning_rate=float(rate))
+            if isinstance(optimizer.learning_rate, (int, float))
+            else optimizer
+            for optimizer, rate in zip(self.config.optimizers, self._rates, strict=True)
+        ]
+        several = isinstance(self.config.optimizer, (list, tuple)) or len({id(rate) for rate in self._rates}) > 1
+        return dataclasses.replace(self.config, optimizer=current if several else current[0]).get_config()
+
+    def __bool__(self) -> bool:
+        """A table is something, even without rows."""
+        return True
+
     def __len__(self) -> int:
         """Number of rows that exist."""
         return self.stats().num_rows
@@ -163,8 +178,17 @@ class EmbeddingTable:
 
         Returns:
           float32 `ids.shape + [output_dim]`; a list of such tensors if `output_dim` is a list.
+
+        Raises:
+          TypeError: the ids are no integers.
         """
-        ids = tf.cast(tf.convert_to_tensor(ids), tf.int64)
+        ids = tf.convert_to_tensor(ids)
+        if not ids.dtype.is_integer or ids.dtype == tf.uint64:
+            raise TypeError(
+                f"EmbeddingTable '{self.name}': ids must be integers of int64; got {ids.dtype.name}. "
+                "Cast them, or hash them with tf_sfctr.data.hash_ids."
+            )
+        ids = tf.cast(ids, tf.int64)
         use = ops.Use(self, ids, f"EmbeddingTable '{self.name}'")
         values = ops.lookup([use], tf.constant(0.0), training=False, trainable=False)[0]
         return values if self.config.has_groups else values[0]
@@ -184,8 +208,13 @@ class EmbeddingTable:
             self.handle, tf.convert_to_tensor(ids, tf.int64), tf.convert_to_tensor(rows, tf.float32)
         )
 
+    def row_floats(self) -> int:
+        """Floats of a row: embeddings and optimizer state."""
+        _, rows, _ = load_library().sfctr_table_export(self.handle, 2**32, 1, whole_rows=True)
+        return int(rows.shape[1])
+
     def export(
-        self, whole_rows: bool = False, max_rows: int = _EXPORT_ROWS
+        self, whole_rows: bool = False, max_rows: int = EXPORT_ROWS
     ) -> Iterator[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
         """Yields the rows that exist, in parts, in the order of their creation (of their ids, with `input_dim`).
 

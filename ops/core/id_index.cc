@@ -61,10 +61,10 @@ IdIndex::Buckets IdIndex::NewBuckets(uint32_t num_buckets) {
 }
 
 IdIndex::IdIndex() : arena_(std::make_unique<Arena>()), shards_(kNumShards) {
-  for (Shard_& shard : shards_) shard.directory.push_back(NewSegment(&shard, 1, 0));
+  for (ShardIndex& shard : shards_) shard.directory.push_back(NewSegment(&shard, 1, 0));
 }
 
-IdIndex::Segment* IdIndex::NewSegment(Shard_* shard, uint32_t num_buckets, int local_depth) {
+IdIndex::Segment* IdIndex::NewSegment(ShardIndex* shard, uint32_t num_buckets, int local_depth) {
   shard->segments.push_back(std::make_unique<Segment>());
   Segment* segment = shard->segments.back().get();
   segment->buckets = NewBuckets(num_buckets);
@@ -101,7 +101,7 @@ void IdIndex::Grow(Segment* segment) {
   segment->mask = mask;
 }
 
-void IdIndex::Split(Shard_* shard, Segment* segment, uint32_t hash) {
+void IdIndex::Split(ShardIndex* shard, Segment* segment, uint32_t hash) {
   if (segment->local_depth == shard->depth) {
     std::vector<Segment*> directory(2 * shard->directory.size());
     for (size_t i = 0; i < directory.size(); ++i) directory[i] = shard->directory[i / 2];
@@ -133,7 +133,7 @@ void IdIndex::Split(Shard_* shard, Segment* segment, uint32_t hash) {
 }
 
 void IdIndex::Insert(uint32_t hash, uint32_t row) {
-  Shard_& shard = shards_[Shard(hash)];
+  ShardIndex& shard = shards_[Shard(hash)];
   Segment* segment = shard.directory[DirectorySlot(hash)];
   while (segment->size >= MaxSize(segment->mask, segment->max_load)) {
     // The bits of the directory and of the bucket must not meet: beyond that a segment only doubles.
@@ -151,7 +151,7 @@ void IdIndex::Insert(uint32_t hash, uint32_t row) {
 
 int64_t IdIndex::memory_bytes() const {
   int64_t bytes = 0;
-  for (const Shard_& shard : shards_) {
+  for (const ShardIndex& shard : shards_) {
     bytes += static_cast<int64_t>(shard.directory.capacity() * sizeof(Segment*));
     for (const auto& segment : shard.segments) {
       bytes += static_cast<int64_t>(sizeof(Segment) + (segment->mask + 1) * sizeof(Bucket));

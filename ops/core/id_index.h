@@ -9,7 +9,7 @@
 // thousand entries, from the stored hashes alone), and segments are full at different loads, so that they do not all
 // split at once: no insertion pauses for longer as the table grows. About 13 bytes a row, less than 24 always.
 //
-// Candidate() may return a row of another id with the same hash: the caller compares the id in the row and asks for
+// NextCandidate() may return a row of another id with the same hash: the caller compares the id in the row and asks for
 // the next candidate. Rows are not removed.
 //
 // Thread-safety: lookups may run beside each other. Insert() may run beside Insert() of other shards only.
@@ -118,7 +118,7 @@ class IdIndex {
     uint32_t max_load = 0;  // of its 32nds of slots; see NewSegment
   };
 
-  struct Shard_ {
+  struct ShardIndex {
     int depth = 0;
     std::vector<Segment*> directory;  // 2^depth
     std::vector<std::unique_ptr<Segment>> segments;
@@ -152,12 +152,12 @@ class IdIndex {
 
   Buckets NewBuckets(uint32_t num_buckets);
   static void Place(Bucket* buckets, uint32_t mask, uint32_t hash, uint32_t row);
-  Segment* NewSegment(Shard_* shard, uint32_t num_buckets, int local_depth);
+  Segment* NewSegment(ShardIndex* shard, uint32_t num_buckets, int local_depth);
   void Grow(Segment* segment);
-  void Split(Shard_* shard, Segment* segment, uint32_t hash);
+  void Split(ShardIndex* shard, Segment* segment, uint32_t hash);
 
   std::unique_ptr<Arena> arena_;  // outlives the segments
-  std::vector<Shard_> shards_;
+  std::vector<ShardIndex> shards_;
 };
 
 }  // namespace sfctr

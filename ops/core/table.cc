@@ -131,6 +131,11 @@ Status Table::Sum(const Gradient& gradient, Executor* executor, RowGradients* su
                          ". No row was changed. Lower the learning rate, clip gradients, or check the inputs.");
 }
 
+void Table::CancelLookup() {
+  std::lock_guard<std::mutex> lock(step_mutex_);
+  open_lookups_ = std::max<int64_t>(0, open_lookups_ - 1);
+}
+
 void Table::Abandon() {
   std::lock_guard<std::mutex> lock(step_mutex_);
   pending_.clear();

@@ -79,6 +79,9 @@ class Table {
   // learning_rates: one per column group. REQUIRES: gradients from Sum(), CheckLearningRates().
   Status Push(std::vector<RowGradients> gradients, const std::vector<float>& learning_rates, Executor* executor);
 
+  // Takes back a Lookup with `training` whose step has failed before its Push().
+  void CancelLookup();
+
   // Drops what a failed step has pushed so far, and expects no more of it.
   void Abandon();
 

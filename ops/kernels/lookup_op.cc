@@ -104,7 +104,10 @@ class LookupOp : public OpKernel {
     });
     for (int i = 0; i < num_uses; ++i) {
       if (statuses[i].ok()) continue;
-      for (const std::shared_ptr<Table>& table : tables) table->Abandon();
+      // The other uses will see no gradients of this step.
+      for (int other = 0; other < num_uses && training_; ++other) {
+        if (statuses[other].ok()) tables[other]->CancelLookup();
+      }
       OP_REQUIRES_OK(ctx, ToTfStatus(absl::StrCat(uses_.feature(i), ", table '", tables[i]->name(), "'"), statuses[i]));
     }
   }

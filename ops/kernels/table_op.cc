@@ -56,7 +56,7 @@ bool ParseOptimizer(const std::string& kind, const float* args, Optimizer* optim
   } else {
     return false;
   }
-  // The order is that of `optimizer_arguments` in tf_sfctr/optimizers.py.
+  // The order is that of `op_arguments` in tf_sfctr/optimizers.py.
   optimizer->initial_accumulator = args[0];
   optimizer->epsilon = args[1];
   optimizer->beta1 = args[2];

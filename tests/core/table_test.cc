@@ -89,6 +89,16 @@ TEST_F(TableTest, TwoEmptyUsesAreOneUpdateOfNothing) {
   EXPECT_EQ(NumRows(table.get()), 0);
 }
 
+TEST_F(TableTest, ACancelledLookupIsNotWaitedFor) {
+  const auto table = MakeTable(Layout());
+  TestUse cancelled({1}), use({2});
+  LookUp(table.get(), &cancelled);
+  LookUp(table.get(), &use);
+  table->CancelLookup();
+  Push(table.get(), {use.MakeGradient(table->layout(), {1, 1})});
+  EXPECT_EQ(table->Stats(/*flush=*/false, &executor_).step, 1);
+}
+
 TEST_F(TableTest, PaddingReadsAsZerosAndGetsNoRow) {
   const auto table = MakeTable(Layout());
   TestUse use({3, -1}, -1);

@@ -157,3 +157,12 @@ def test_error_reaches_the_caller_and_leaves_no_thread(path: pathlib.Path) -> No
     path.unlink()
     with pytest.raises(tf.errors.OpError, match="No such file"):
         list(dataset)
+
+
+def test_a_file_named_twice_is_refused_where_rows_are_counted(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("label,a\n1,2\n0,3\n")
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"files must be distinct where rows are counted .*; got .*rows.csv twice"
+    ):
+        list(data.csv([str(path), str(path)], 1, label="label", categorical=["a"], fraction=(0.0, 0.5)))

@@ -135,15 +135,34 @@ def test_padding_reads_as_zeros_and_gets_no_update():
 
 
 def test_strings_go_through_the_documented_hash():
-    layer = embedding(name="city")
-    ids = sf.data.hash_strings(tf.constant(["a", "b", ""]), "city")
+    layer = embedding()
+    ids = sf.data.hash_strings(tf.constant(["a", "b", ""]))
     np.testing.assert_array_equal(layer(tf.constant(["a", "b", ""])), vectors(layer, ids.numpy()))
 
 
 def test_uint64_goes_through_the_documented_hash():
-    layer = embedding(name="city")
+    layer = embedding()
     values = tf.constant([0, 2**64 - 1], tf.uint64)
-    np.testing.assert_array_equal(layer(values), vectors(layer, sf.data.hash_ids(values, "city").numpy()))
+    np.testing.assert_array_equal(layer(values), vectors(layer, sf.data.hash_ids(values).numpy()))
+
+
+@pytest.mark.parametrize(
+    ("ids", "padding_id"),
+    [(tf.constant([[5, 0]], tf.uint64), 0), (tf.constant([["a", ""]]), ""), (tf.constant([["a", "-"]]), "-")],
+)
+def test_padding_id_goes_through_the_same_hash_as_ids(ids, padding_id):
+    layer = embedding(combiner="mean", padding_id=padding_id)
+    np.testing.assert_array_equal(layer(ids)[0], vectors(layer, sf.data.hash_ids(ids[:, 0]).numpy())[0])
+    train(layer, ids, tf.ones((1, 3)))
+    assert len(layer.table) == 1
+
+
+def test_a_sparse_batch_without_any_id_is_zeros():
+    layer = embedding(combiner="sum")
+    empty = tf.SparseTensor(np.zeros((0, 2), np.int64), np.zeros((0,), np.int64), [3, 5])
+    np.testing.assert_array_equal(layer(empty), np.zeros((3, 3)))
+    train(layer, empty, tf.ones((3, 3)))
+    assert len(layer.table) == 0
 
 
 def test_several_widths_in_one_row():
@@ -309,6 +328,22 @@ def test_saved_model_goes_on_where_it_stopped(tmp_path, input_dim):
     for m in (model, loaded):
         m.fit(IDS, LABELS, verbose=0, shuffle=False)
     np.testing.assert_array_equal(loaded.predict(IDS, verbose=0), model.predict(IDS, verbose=0))
+
+
+def test_saved_config_has_the_learning_rate_of_now():
+    layer = embedding([1, 2], optimizer=[sf.optimizers.SGD(0.5), sf.optimizers.Adagrad(0.5)])
+    layer.table.learning_rate = 0.25
+    copy = sf.layers.CachedEmbedding.from_config(layer.get_config())
+    np.testing.assert_array_equal(copy.table.learning_rates(), [0.25, 0.25])
+
+
+def test_a_failed_lookup_does_not_undo_the_step_before():
+    layer = embedding(1, input_dim=10, embeddings_initializer="zeros")
+    layer(np.array([9]))  # a forward pass without a backward pass: the next update waits
+    train(layer, np.array([1]), tf.constant([[1.0]]))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="ids must be in"):
+        layer(np.array([10]), training=False)
+    np.testing.assert_array_equal(layer.table.read([1]), [[-1.0]])
 
 
 def test_load_weights_says_that_it_leaves_the_rows_out(tmp_path):

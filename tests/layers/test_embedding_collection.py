@@ -105,8 +105,16 @@ def test_weights_and_ragged_and_strings():
     )
     rows = layer.tables["tag"].read([1, 2]).numpy()
     np.testing.assert_allclose(outputs["tags"], [2 * rows[0] + 3 * rows[1], [0, 0]], rtol=1e-6)
-    ids = sf.data.hash_strings(tf.constant(["x", "y"]), "name")
+    ids = sf.data.hash_strings(tf.constant(["x", "y"]))
     np.testing.assert_array_equal(outputs["name"], layer.tables["tag"].read(ids))
+
+
+def test_features_of_one_table_share_the_rows_of_equal_strings():
+    layer = sf.layers.EmbeddingCollection(
+        [sf.TableConfig(2, name="item")], {"clicked": sf.FeatureConfig("item"), "candidate": sf.FeatureConfig("item")}
+    )
+    outputs = layer({"clicked": tf.constant(["x"]), "candidate": tf.constant(["x"])})
+    np.testing.assert_array_equal(outputs["clicked"], outputs["candidate"])
 
 
 def test_config_round_trip():

@@ -34,7 +34,7 @@ def assert_unchanged(table, before):
         (
             np.array([1.0], np.float32),
             TypeError,
-            r"CachedEmbedding 'user_id': ids must be int32, int64, uint64 or string; got float32. "
+            r"CachedEmbedding 'user_id': ids must be integers \(int32, int64, uint64, ...\) or strings; got float32. "
             r"Cast them or hash strings first.",
         ),
         (np.array([True]), TypeError, r"CachedEmbedding 'user_id': ids must be .*; got bool"),
@@ -77,6 +77,43 @@ def test_weights_of_another_shape():
     layer = sf.layers.CachedEmbedding(2, combiner="sum", name="tags")
     with pytest.raises(ValueError, match=r"'tags': weights must have the shape of ids, \(1, 2\); got \(1, 3\)"):
         layer(np.array([[1, 2]]), weights=np.ones((1, 3), np.float32))
+
+
+def test_ragged_weights_of_another_arrangement():
+    layer = sf.layers.CachedEmbedding(2, combiner="sum", name="tags")
+    ids = tf.ragged.constant([[1, 2], [3]], dtype=tf.int64)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"'tags': weights must be arranged as the ids are. Build"):
+        layer(ids, weights=tf.ragged.constant([[1.0], [2.0, 3.0]]))
+
+
+def test_padding_of_another_kind_than_the_ids():
+    layer = sf.layers.CachedEmbedding(2, padding_id=0, name="tags")
+    with pytest.raises(ValueError, match=r"'tags': padding_id must be a string, as the ids are; got 0. Pass"):
+        layer(tf.constant(["a"]))
+
+
+def test_float16_would_train_on_scaled_gradients():
+    with pytest.raises(ValueError, match=r"'tags': dtype must not compute in float16; got policy 'mixed_float16'"):
+        sf.layers.CachedEmbedding(2, name="tags", dtype="mixed_float16")
+
+
+def test_read_of_float_ids(layer):
+    with pytest.raises(TypeError, match=r"EmbeddingTable 'user_id': ids must be integers of int64; got float32. Cast"):
+        layer.table.read([1.7])
+
+
+def test_a_damaged_file_loads_nothing(tmp_path):
+    collection = sf.layers.EmbeddingCollection(
+        [sf.TableConfig(1, name="a"), sf.TableConfig(1, name="b")], {"x": sf.FeatureConfig("a")}
+    )
+    for table in collection.tables.values():
+        table.assign([1, 2], [[1.0], [2.0]])
+    collection.save_assets(str(tmp_path))
+    np.save(tmp_path / "1" / "ids.npy", np.array([1]))
+    copy = sf.layers.EmbeddingCollection.from_config(collection.get_config())
+    with pytest.raises(ValueError, match=r"the files of table 'b' must hold 2 rows of 2 floats; got \(1,\) ids"):
+        copy.load_assets(str(tmp_path))
+    assert [table.stats().num_rows for table in copy.tables.values()] == [0, 0]
 
 
 @pytest.mark.parametrize("bad", [-1, 10, 2**40])

@@ -68,7 +68,7 @@ class Clock(keras.callbacks.Callback):
         """Rows a second; of the only step, if there was no other."""
         if self.steps == 1:
             return self.samples / self._first_seconds
-        return (self.samples - self.batch_size) / self.seconds
+        return max(0, self.samples - min(self.batch_size, self.samples // self.steps)) / self.seconds
 
 
 def run(settings: Settings) -> dict[str, Any]:

@@ -134,6 +134,13 @@ class ReadOptions:
         """The rows that this worker reads, counting rows only where that is needed."""
         first, stop = self.skip_rows, None if self.max_rows is None else self.skip_rows + self.max_rows
         starts: dict[str, int] = {}
+        counted = self.fraction is not None or first or stop is not None or len(paths) < self.num_workers
+        if counted and len(set(paths)) < len(paths):
+            twice = next(path for path in paths if paths.count(path) > 1)
+            raise ValueError(
+                f"data: files must be distinct where rows are counted (fraction, skip_rows, max_rows, workers); got "
+                f"{twice} twice. Name it once, and repeat the dataset."
+            )
         if self.fraction is not None or first or (stop is not None):
             total = 0
             for path in paths:

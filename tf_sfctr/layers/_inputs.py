@@ -12,7 +12,7 @@ from tf_sfctr import ops
 from tf_sfctr.data.ids import hash_ids, hash_strings
 from tf_sfctr.table import EmbeddingTable
 
-ACCEPTED = "int32, int64, uint64 or string"
+ACCEPTED = "integers (int32, int64, uint64, ...) or strings"
 
 
 @dataclasses.dataclass
@@ -52,18 +52,16 @@ def output_shape(where: str, input_shape: Any, dim: int, combiner: str | None) -
 
 def read_inputs(
     where: str,
-    feature: str,
     table: EmbeddingTable,
     ids: Any,
     weights: Any,
     combiner: str | None,
-    padding_id: int | None,
+    padding_id: int | str | None,
 ) -> Bags:
     """Turns the ids of one feature into a use of its table.
 
     Args:
       where: layer and feature, for error texts.
-      feature: name of the feature, which salts the hash of strings.
       table: its table.
       ids: dense of any rank, ragged with a ragged last axis, or sparse of rank 2 (with a combiner).
       weights: of the same structure as ids, or None.
@@ -80,10 +78,10 @@ def read_inputs(
         )
 
     def use(flat: tf.Tensor, splits: tf.Tensor | None, flat_weights: Any) -> ops.Use:
-        flat = _to_int64(where, feature, flat)
+        flat, padding = _to_int64(where, flat, padding_id)
         if flat_weights is not None:
             flat_weights = tf.reshape(tf.cast(flat_weights, tf.float32), [-1])
-        return ops.Use(table, flat, where, padding_id, combiner, splits, flat_weights)
+        return ops.Use(table, flat, where, padding, combiner, splits, flat_weights)
 
     if isinstance(ids, tf.SparseTensor):
         return _read_sparse(where, ids, weights, combiner, use)
@@ -93,6 +91,11 @@ def read_inputs(
     check_rank(where, ids.shape.rank, combiner)
     if combiner is None:
         return Bags(use(ids, None, None), lambda value: value)
+    if ids.shape.rank is None:
+        raise ValueError(
+            f"{where}: ids must have a known rank for combiner '{combiner}'; got an unknown one. "
+            "Set their shape with tf.ensure_shape."
+        )
     length = tf.shape(ids, tf.int64)[-1]
     num_bags = tf.reduce_prod(tf.shape(ids, tf.int64)[:-1])
     leading = ids.shape[:-1]
@@ -115,13 +118,21 @@ def read_inputs(
     return Bags(use(tf.reshape(ids, [-1]), splits, weights), finish)
 
 
-def _to_int64(where: str, feature: str, ids: tf.Tensor) -> tf.Tensor:
+def _to_int64(where: str, ids: tf.Tensor, padding_id: Any) -> tuple[tf.Tensor, int | None]:
+    """Ids of a table, and its padding id, by the same law. A table's ids are its own: no feature's name salts them."""
     check_dtype(where, ids.dtype)
-    if ids.dtype == tf.string:
-        return hash_strings(ids, feature)
-    if ids.dtype == tf.uint64:
-        return hash_ids(ids, feature)
-    return tf.cast(ids, tf.int64)
+    is_text = ids.dtype == tf.string
+    if padding_id is not None and isinstance(padding_id, str) != is_text:
+        raise ValueError(
+            f"{where}: padding_id must be {'a string' if is_text else 'an integer'}, as the ids are; got "
+            f"{padding_id!r}. Pass the value that stands for absent ids."
+        )
+    if ids.dtype not in (tf.string, tf.uint64):
+        return tf.cast(ids, tf.int64), padding_id
+    if padding_id is not None:
+        with tf.init_scope():
+            padding_id = int(hash_ids(tf.constant([padding_id], ids.dtype))[0])
+    return (hash_strings(ids) if is_text else hash_ids(ids)), padding_id
 
 
 def _read_ragged(where: str, ids: Any, weights: Any, combiner: str | None, use: Any) -> Bags:
@@ -144,7 +155,10 @@ def _read_ragged(where: str, ids: Any, weights: Any, combiner: str | None, use: 
                 f"{where}: weights of ragged ids must be ragged; got {type(weights).__name__}. "
                 "Build them with the row_splits of the ids."
             )
-        flat_weights = weights.flat_values
+        innermost = weights
+        while innermost.ragged_rank > 1:
+            innermost = innermost.values
+        flat_weights = _aligned(where, weights.flat_values, innermost.row_splits, inner.row_splits)
 
     def finish(value: tf.Tensor) -> Any:
         if not outer:
@@ -167,9 +181,20 @@ def _read_sparse(where: str, ids: Any, weights: Any, combiner: str | None, use: 
             f"{where}: weights of sparse ids must be sparse; got {type(weights).__name__}. "
             "Build them with the indices of the ids."
         )
-    bags = tf.range(ids.dense_shape[0] + 1)
-    splits = tf.searchsorted(ids.indices[:, 0], bags, out_type=tf.int64)
-    flat_weights = None if weights is None else weights.values
+    lengths = tf.math.unsorted_segment_sum(tf.ones_like(ids.indices[:, 0]), ids.indices[:, 0], ids.dense_shape[0])
+    splits = tf.concat([[0], tf.cumsum(lengths)], 0)
+    flat_weights = None if weights is None else _aligned(where, weights.values, weights.indices, ids.indices)
     return Bags(
         use(ids.values, splits, flat_weights), lambda value: tf.ensure_shape(value, [ids.shape[0], value.shape[-1]])
     )
+
+
+def _aligned(where: str, weights: tf.Tensor, structure: tf.Tensor, ids_structure: tf.Tensor) -> tf.Tensor:
+    """Weights, after a check that they are arranged as the ids are."""
+    check = tf.debugging.assert_equal(
+        tf.cast(structure, tf.int64),
+        tf.cast(ids_structure, tf.int64),
+        message=f"{where}: weights must be arranged as the ids are. Build them with the splits or indices of the ids.",
+    )
+    with tf.control_dependencies([] if check is None else [check]):
+        return tf.identity(weights)

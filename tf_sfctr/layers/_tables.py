@@ -15,11 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from tf_sfctr.table import EmbeddingTable
+from tf_sfctr.table import EXPORT_ROWS, EmbeddingTable
 
 _VERSION = 1
 _DESCRIPTION = "tables"
-_PART_ROWS = 1 << 19
 
 
 class SavedRows:
@@ -64,9 +63,19 @@ class SavedRows:
             _save_table(table, pathlib.Path(folder) / str(index))
 
     def load(self, folder: str) -> None:
-        """Reads what `save` wrote."""
-        for index, table in enumerate(self._tables):
-            _load_table(table, pathlib.Path(folder) / str(index), self._where)
+        """Reads what `save` wrote.
+
+        Raises:
+          ValueError: the files do not fit the tables or are not whole. Nothing is changed.
+        """
+        saved = [
+            _open_table(table, pathlib.Path(folder) / str(index), self._where)
+            for index, table in enumerate(self._tables)
+        ]
+        for table, (description, ids, rows) in zip(self._tables, saved, strict=True):
+            for begin in range(0, len(ids), EXPORT_ROWS):
+                table.assign(ids[begin : begin + EXPORT_ROWS], rows[begin : begin + EXPORT_ROWS])
+            table.set_step(description["step"])
         self._rows_due = 0
 
     def check_loaded(self) -> None:
@@ -87,6 +96,8 @@ def _describe(table: EmbeddingTable) -> dict[str, Any]:
         "version": _VERSION,
         "output_dims": list(table.output_dims),
         "optimizers": [optimizer.kind for optimizer in table.config.optimizers],
+        "input_dim": table.config.input_dim,
+        "row_floats": table.row_floats(),
         "num_rows": stats.num_rows,
         "step": stats.step,
     }
@@ -94,7 +105,7 @@ def _describe(table: EmbeddingTable) -> dict[str, Any]:
 
 def _check(where: str, table: EmbeddingTable, saved: Mapping[str, Any]) -> None:
     have = _describe(table)
-    for key in ("version", "output_dims", "optimizers"):
+    for key in ("version", "output_dims", "optimizers", "input_dim", "row_floats"):
         if saved[key] != have[key]:
             raise ValueError(
                 f"{where}: {key} of table '{table.name}' must be that of the saved table, {saved[key]}; got "
@@ -109,7 +120,7 @@ def _save_table(table: EmbeddingTable, folder: pathlib.Path) -> None:
     ids_file: Any = None
     rows_file: Any = None
     begin = 0
-    for ids, rows in table.export(whole_rows=True, max_rows=_PART_ROWS) if num_rows else ():
+    for ids, rows in table.export(whole_rows=True, max_rows=EXPORT_ROWS) if num_rows else ():
         if rows_file is None:
             create = np.lib.format.open_memmap
             ids_file = create(folder / "ids.npy", mode="w+", dtype=np.int64, shape=(num_rows,))
@@ -123,12 +134,17 @@ def _save_table(table: EmbeddingTable, folder: pathlib.Path) -> None:
     (folder / "table.json").write_text(json.dumps(description))
 
 
-def _load_table(table: EmbeddingTable, folder: pathlib.Path, where: str) -> None:
+def _open_table(table: EmbeddingTable, folder: pathlib.Path, where: str) -> tuple[dict[str, Any], Any, Any]:
     description = json.loads((folder / "table.json").read_text())
     _check(where, table, description)
-    if description["num_rows"] > 0:
-        ids = np.load(folder / "ids.npy", mmap_mode="r")
-        rows = np.load(folder / "rows.npy", mmap_mode="r")
-        for begin in range(0, len(ids), _PART_ROWS):
-            table.assign(ids[begin : begin + _PART_ROWS], rows[begin : begin + _PART_ROWS])
-    table.set_step(description["step"])
+    shape = (description["num_rows"], description["row_floats"])
+    if not shape[0]:
+        return description, np.empty((0,), np.int64), np.empty(shape, np.float32)
+    ids = np.load(folder / "ids.npy", mmap_mode="r")
+    rows = np.load(folder / "rows.npy", mmap_mode="r")
+    if ids.shape != shape[:1] or rows.shape != shape:
+        raise ValueError(
+            f"{where}: the files of table '{table.name}' must hold {shape[0]} rows of {shape[1]} floats; got "
+            f"{ids.shape} ids and {rows.shape} floats. The file is damaged: save the model again."
+        )
+    return description, ids, rows

@@ -10,12 +10,13 @@ import tensorflow as tf
 
 from tf_sfctr import ops
 from tf_sfctr.config import FeatureConfig, TableConfig
-from tf_sfctr.layers import _inputs, _tables
+from tf_sfctr.layers import _inputs
+from tf_sfctr.layers._base import TableLayer
 from tf_sfctr.table import EmbeddingTable
 
 
 @keras.saving.register_keras_serializable(package="tf_sfctr")
-class EmbeddingCollection(keras.layers.Layer):
+class EmbeddingCollection(TableLayer):
     """Turns a dict of features into a dict of embeddings, with one op forward and one backward for all of them.
 
     ```python
@@ -64,7 +65,7 @@ class EmbeddingCollection(keras.layers.Layer):
             for name, config in features.items()
         }
         names = [config.name for config in configs]
-        where = f"EmbeddingCollection '{self.name}'"
+        where = self._where
         if len(set(names)) != len(names) or not names:
             raise ValueError(f"{where}: tables must have distinct names; got {names}. Set TableConfig(name=...).")
         for feature, feature_config in self.feature_configs.items():
@@ -74,22 +75,16 @@ class EmbeddingCollection(keras.layers.Layer):
                     "Add the table or correct the name."
                 )
         self.tables = {config.name: EmbeddingTable.from_config(config) for config in configs}
-        self.supports_jit = False
-        self._convert_input_args = False
-        self._allow_non_tensor_positional_args = True
-        self._rows = _tables.SavedRows(where, self.tables)
-        # Gradients reach the tables through this weight, which never changes.
-        self._anchor = self.add_weight(name="anchor", shape=(), initializer="zeros", autocast=False, dtype="float32")
-        self.built = True
+        self._add_tables(self.tables)
 
     def _feature_where(self, feature: str) -> str:
-        return f"EmbeddingCollection '{self.name}', feature '{feature}'"
+        return f"{self._where}, feature '{feature}'"
 
     def _check_inputs(self, inputs: Any) -> None:
         if not isinstance(inputs, Mapping) or any(feature not in inputs for feature in self.feature_configs):
             got = sorted(inputs) if isinstance(inputs, Mapping) else type(inputs).__name__
             raise ValueError(
-                f"EmbeddingCollection '{self.name}': inputs must be a dict with the features "
+                f"{self._where}: inputs must be a dict with the features "
                 f"{sorted(self.feature_configs)}; got {got}. Pass ids for every feature."
             )
 
@@ -100,7 +95,6 @@ class EmbeddingCollection(keras.layers.Layer):
         bags = {
             feature: _inputs.read_inputs(
                 self._feature_where(feature),
-                feature,
                 self.tables[config.table],
                 inputs[feature] if tf.is_tensor(inputs[feature]) else tf.convert_to_tensor(inputs[feature]),
                 weights.get(feature),
@@ -110,60 +104,30 @@ class EmbeddingCollection(keras.layers.Layer):
             for feature, config in self.feature_configs.items()
         }
         uses, members = _fuse(list(bags.values()))
-        self._rows.check_loaded()
-        anchor = tf.convert_to_tensor(self._anchor)
-        results = ops.lookup(uses, anchor, training=training is not False, trainable=self.trainable)
-        by_feature = _unfuse(results, members, list(bags.values()))
-        outputs = {}
-        for (feature, bag), values in zip(bags.items(), by_feature, strict=True):
-            finished = [tf.cast(bag.finish(value), self.compute_dtype) for value in values]
-            outputs[feature] = finished if bag.use.table.config.has_groups else finished[0]
-        return outputs
+        values = _unfuse(self._lookup(uses, training), members, list(bags.values()))
+        return {feature: self._finish(bag, value) for (feature, bag), value in zip(bags.items(), values, strict=True)}
 
     def compute_output_spec(self, inputs: Any, weights: Any = None, training: bool | None = None) -> dict[str, Any]:
         """Checks features and dtypes already while a functional model is built."""
         del weights, training
         self._check_inputs(inputs)
-        outputs = {}
-        for feature, config in self.feature_configs.items():
-            where = self._feature_where(feature)
-            _inputs.check_dtype(where, inputs[feature].dtype)
-            table = self.tables[config.table]
-            specs = [
-                keras.KerasTensor(
-                    _inputs.output_shape(where, inputs[feature].shape, dim, config.combiner), dtype=self.compute_dtype
-                )
-                for dim in table.output_dims
-            ]
-            outputs[feature] = specs if table.config.has_groups else specs[0]
-        return outputs
+        return {
+            feature: self._output_spec(
+                self._feature_where(feature), self.tables[config.table], inputs[feature], config.combiner
+            )
+            for feature, config in self.feature_configs.items()
+        }
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the settings; the rows are saved beside, see `save_assets`."""
+        """Returns the settings; the rows are saved beside."""
         return {
             **super().get_config(),
-            "tables": [table.config.get_config() for table in self.tables.values()],
+            "tables": [table.get_config() for table in self.tables.values()],
             "features": {
                 name: {"table": config.table, "combiner": config.combiner, "padding_id": config.padding_id}
                 for name, config in self.feature_configs.items()
             },
         }
-
-    def save_own_variables(self, store: Any) -> None:
-        """Writes what the rows are like; the rows themselves are assets, and the anchor is always 0."""
-        self._rows.save_description(store)
-
-    def load_own_variables(self, store: Any) -> None:
-        """Checks that the saved rows fit this layer's tables."""
-        self._rows.load_description(store)
-
-    def save_assets(self, inner_path: str) -> None:
-        """Writes the tables' rows beside the weights in the `.keras` file."""
-        self._rows.save(inner_path)
-
-    def load_assets(self, inner_path: str) -> None:
-        """Reads the tables' rows from the `.keras` file."""
-        self._rows.load(inner_path)
 
 
 def _fuse(bags: list[_inputs.Bags]) -> tuple[list[ops.Use], list[list[int]]]:
@@ -171,7 +135,7 @@ def _fuse(bags: list[_inputs.Bags]) -> tuple[list[ops.Use], list[list[int]]]:
     groups: dict[Any, list[int]] = {}
     for index, bag in enumerate(bags):
         use = bag.use
-        key = (id(use.table), use.padding_id) if use.combiner is None else index
+        key = (id(use.table), use.padding_id) if use.combiner is None and use.ids.shape.rank is not None else index
         groups.setdefault(key, []).append(index)
     uses = []
     for members in groups.values():
