@@ -155,7 +155,7 @@ class EmbeddingTable:
         """Returns the settings, with the learning rates of now, as values that JSON can hold."""
         current = [
             dataclasses.replace(optimizer, learning_rate=float(rate))
-            if isinstance(optimizer.learning_rate, (int, float))
+            if isinstance(optimizer.learning_rate, (int, float)) and np.float32(optimizer.learning_rate) != float(rate)
             else optimizer
             for optimizer, rate in zip(self.config.optimizers, self._rates, strict=True)
         ]

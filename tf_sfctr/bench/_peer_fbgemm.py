@@ -27,7 +27,7 @@ offsets = torch.arange(0, batch * features + 1, dtype=torch.int64)
 batches = [torch.from_numpy(np.ascontiguousarray(ids.T).reshape(-1)) for ids in columns]
 gradient = torch.randn(batch, features * dim) * 0.01
 kinds = {"fbgemm row-wise adagrad": EmbOptimType.EXACT_ROWWISE_ADAGRAD}
-# FBGEMM 1.8 has no Adagrad with one accumulator per weight on the CPU; later versions may.
+# With one accumulator per weight, where this version has it.
 if hasattr(EmbOptimType, "EXACT_ADAGRAD"):
     kinds["fbgemm adagrad"] = EmbOptimType.EXACT_ADAGRAD
 for name, kind in kinds.items():

@@ -95,12 +95,13 @@ def _bytes(keys: np.ndarray[Any, Any], dim: int) -> int:
     return keys.size * (8 + 2 * 4 * dim) + len(np.unique(keys)) * 4 * dim * (1 + 2 * 2)
 
 
-def make_step(rows: int, dim: int, gradient: tf.Tensor, hashed: bool) -> Callable[[Any], Any]:
+def make_step(rows: int, dim: int, gradient: tf.Tensor, hashed: bool, row_wise: bool = False) -> Callable[[Any], Any]:
     """Our lookup, gradient and Adagrad on a full table, as a function of one batch of ids that waits for the end."""
+    adagrad = optimizers.RowWiseAdagrad if row_wise else optimizers.Adagrad
     table = EmbeddingTable(
         dim,
         None if hashed else rows,
-        optimizer=optimizers.Adagrad(_LEARNING_RATE, epsilon=_EPSILON),
+        optimizer=adagrad(_LEARNING_RATE, epsilon=_EPSILON),
         name="bench",
         seed=0,
     )

@@ -52,12 +52,12 @@ def run(args: argparse.Namespace) -> int:
     medians: dict[str, float] = {}
     failed = False
 
-    def ours(hashed: bool) -> float:
-        step = embedding.make_step(int(sizes.sum()), args.dim, gradient, hashed)
+    def ours(hashed: bool, row_wise: bool) -> float:
+        step = embedding.make_step(int(sizes.sum()), args.dim, gradient, hashed, row_wise)
         batches = [hash_ids(tf.constant(k), "bench") if hashed else tf.constant(k) for k in keys]
         seconds = _tables.time_in_turns({OURS: step}, {OURS: batches}, args.steps, rounds=1)[OURS]
-        axes_ids = {**axes, "ids": "hashed" if hashed else "vocabulary"}
-        return report.add(OURS, axes_ids, _tables.rates(amount, seconds), "ids/s")
+        kind = {"ids": "hashed" if hashed else "vocabulary", "optimizer": _optimizer(row_wise)}
+        return report.add(OURS, {**axes, **kind}, _tables.rates(amount, seconds), "ids/s")
 
     with tempfile.TemporaryDirectory() as folder:
         trace = pathlib.Path(folder) / "trace.npz"
@@ -65,7 +65,8 @@ def run(args: argparse.Namespace) -> int:
         for peer, python in pythons.items():
             # Ours before and after: the machine may be faster in one half of the run than in the other.
             hashed = peer == "tfra"
-            before = ours(hashed)
+            kinds = (False,) if hashed else (False, True)
+            before = {row_wise: ours(hashed, row_wise) for row_wise in kinds}
             script = pathlib.Path(__file__).with_name(f"_peer_{peer}.py")
             command = [python, str(script), str(trace), str(args.dim), str(args.steps), str(args.threads)]
             environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
@@ -76,15 +77,20 @@ def run(args: argparse.Namespace) -> int:
                 print(f"bench peers: {peer} failed:\n{done.stderr[-2000:]}", file=sys.stderr)
                 failed = True
                 continue
-            after = ours(hashed)
+            after = {row_wise: ours(hashed, row_wise) for row_wise in kinds}
             for line in done.stdout.splitlines():
                 if not line.startswith("{"):
                     continue
                 result = json.loads(line)
                 name = result.pop("name")
                 seconds = result.pop("seconds")
-                ids = "hashed" if hashed else "vocabulary"
-                base = report.add(name, {**axes, "ids": ids}, _tables.rates(amount, seconds), "ids/s", **result)
-                medians[name] = (before + after) / 2 / base
+                row_wise = "row-wise" in name
+                kind = {"ids": "hashed" if hashed else "vocabulary", "optimizer": _optimizer(row_wise)}
+                base = report.add(name, {**axes, **kind}, _tables.rates(amount, seconds), "ids/s", **result)
+                medians[name] = (before[row_wise] + after[row_wise]) / 2 / base
     report.summary({name: round(ratio, 3) for name, ratio in medians.items()})
     return 1 if failed else 0
+
+
+def _optimizer(row_wise: bool) -> str:
+    return "row-wise adagrad" if row_wise else "adagrad"
