@@ -14,6 +14,7 @@ namespace {
 // Searches in flight at once: enough to cover a memory access, few enough for the load buffers.
 // Chosen by tests/core/store_benchmark.cc.
 constexpr int64_t kInFlight = 64;
+constexpr size_t kInsertsAhead = 16;
 constexpr int64_t kMinFindsPerPart = 1024;
 constexpr int64_t kMinCreatesPerPart = 256;
 
@@ -116,9 +117,20 @@ Status HostStore::Create(const int64_t* ids, int64_t num_ids, uint32_t* rows, Ex
     const auto first = static_cast<uint32_t>(size_);
     const int parts = NumParts(*executor, num_missing, kMinCreatesPerPart);
     executor->Run(parts, [&](int part) {
+      struct Insertion {
+        uint32_t hash;
+        uint32_t row;
+      };
+      std::vector<Insertion> insertions;
+      insertions.reserve(2 * num_missing / parts);
       for (int64_t k = 0; k < num_missing; ++k) {
         const uint32_t hash = IndexHash(ids[missing[k]]);
-        if (IdIndex::Shard(hash) % parts == part) index_->Insert(hash, first + static_cast<uint32_t>(k));
+        if (IdIndex::Shard(hash) % parts == part) insertions.push_back({hash, first + static_cast<uint32_t>(k)});
+      }
+      const size_t count = insertions.size();
+      for (size_t i = 0; i < count; ++i) {
+        if (i + kInsertsAhead < count) index_->PrefetchForInsert(insertions[i + kInsertsAhead].hash);
+        index_->Insert(insertions[i].hash, insertions[i].row);
       }
     });
     for (int64_t k = 0; k < num_missing; ++k) rows[missing[k]] = first + static_cast<uint32_t>(k);

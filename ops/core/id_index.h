@@ -80,6 +80,12 @@ class IdIndex {
     }
   }
 
+  // Asks for the bucket that Insert() will write.
+  void PrefetchForInsert(uint32_t hash) const {
+    const Segment& segment = FindSegment(hash);
+    SFCTR_PREFETCH_WRITE(segment.buckets.get() + (hash & segment.mask));
+  }
+
   // Adds a row. REQUIRES: the id is not in the index.
   void Insert(uint32_t hash, uint32_t row);
 

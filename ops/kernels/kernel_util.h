@@ -3,14 +3,18 @@
 #ifndef TF_SFCTR_OPS_KERNELS_KERNEL_UTIL_H_
 #define TF_SFCTR_OPS_KERNELS_KERNEL_UTIL_H_
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -55,14 +59,12 @@ class PoolExecutor final : public Executor {
       pool_->Schedule([crew = crew_] { Help(crew.get()); });
     }
     job->Work();
-    // Every task is taken; those that helpers took are running and will end.
-    for (int spins = 0; job->num_done.load(std::memory_order_acquire) != num_tasks; ++spins) {
-      if (spins > kSpinsBeforeYield) std::this_thread::yield();
-    }
+    job->WaitForHelpers();
   }
 
  private:
-  static constexpr int kSpinsBeforeYield = 1 << 12;
+  // A few microseconds: longer, and the waiting thread may keep the helper that it waits for off the processor.
+  static constexpr int kSpinsBeforeSleep = 1 << 11;
   // Longer than the pauses between the runs of one op, shorter than anything a user would notice.
   static constexpr std::chrono::microseconds kLookOut{200};
 
@@ -71,13 +73,28 @@ class PoolExecutor final : public Executor {
     void Work() {
       for (int i = next++; i < num_tasks; i = next++) {
         (*task)(i);
-        num_done.fetch_add(1, std::memory_order_release);
+        if (num_done.fetch_add(1, std::memory_order_acq_rel) + 1 == num_tasks) {
+          std::lock_guard<std::mutex> lock(mutex);
+          all_done.notify_all();
+        }
       }
+    }
+    // Every task is taken; those that helpers took are running and will end.
+    void WaitForHelpers() {
+      const auto done = [this] { return num_done.load(std::memory_order_acquire) == num_tasks; };
+      for (int spins = 0; spins < kSpinsBeforeSleep; ++spins) {
+        if (done()) return;
+        Pause();
+      }
+      std::unique_lock<std::mutex> lock(mutex);
+      all_done.wait(lock, done);
     }
     const int num_tasks;
     const std::function<void(int)>* task;  // valid while a task is not done
     std::atomic<int> next{0};
     std::atomic<int> num_done{0};
+    std::mutex mutex;
+    std::condition_variable all_done;
   };
 
   // Shared with the helpers, which may outlive the executor by kLookOut.
@@ -88,6 +105,13 @@ class PoolExecutor final : public Executor {
     std::atomic<int> num_helpers{0};
     std::atomic<bool> closed{false};
   };
+
+  // Leaves the core to its other thread for a moment.
+  static void Pause() {
+#ifdef __SSE2__
+    _mm_pause();
+#endif
+  }
 
   static void Help(Crew* crew) {
     int seen = 0;
@@ -104,6 +128,8 @@ class PoolExecutor final : public Executor {
         until = std::chrono::steady_clock::now() + kLookOut;
       } else if (spins % 64 == 0 && std::chrono::steady_clock::now() > until) {
         break;
+      } else {
+        Pause();
       }
     }
     --crew->num_helpers;
