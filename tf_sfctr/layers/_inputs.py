@@ -106,13 +106,9 @@ def read_inputs(
         )
 
     def finish(value: tf.Tensor) -> tf.Tensor:
-        if leading.rank == 1:
-            return tf.ensure_shape(value, [leading[0], value.shape[-1]])
-        return (
-            tf.reshape(value, [*(-1 if d is None else d for d in leading), value.shape[-1]])
-            if (sum(d is None for d in leading) <= 1)
-            else tf.reshape(value, tf.concat([tf.shape(ids)[:-1], [value.shape[-1]]], 0))
-        )
+        dim = value.shape[-1]
+        value = tf.reshape(value, tf.concat([tf.shape(ids)[:-1], [dim]], 0))
+        return tf.ensure_shape(value, [*leading, dim])
 
     splits = tf.range(num_bags + 1) * length
     return Bags(use(tf.reshape(ids, [-1]), splits, weights), finish)
