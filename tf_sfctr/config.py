@@ -3,15 +3,87 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tf_sfctr import optimizers
 
-__all__ = ["COMBINERS", "FeatureConfig", "TableConfig"]
+__all__ = ["COMBINERS", "POLICIES", "CacheConfig", "FeatureConfig", "TableConfig"]
 
 COMBINERS = (None, "sum", "mean", "sqrtn")
+POLICIES = ("lru", "lfu", "look_ahead")
 _MAX_INPUT_DIM = 2**32 - 1
+_MAX_CACHE_ROWS = 2**30
+
+
+@dataclasses.dataclass(frozen=True)
+class CacheConfig:
+    """Settings of a `MixCache`: rows in device memory in front of host tables.
+
+    ```python
+    sf.layers.CachedEmbedding(16, cache=sf.CacheConfig(rows=300_000))
+    ```
+
+    Results are bit for bit the same whatever the settings. A cache must hold the distinct ids of one batch; to let the
+    next batch be prepared while one trains, those of both.
+
+    Args:
+      rows: size in rows; or else
+      bytes: size in bytes, directory included.
+      policy: which rows go first: "lru" those whose last use is longest ago; "lfu" those used by the fewest batches;
+        "look_ahead" those that no batch announced by `data.virtualize` will use, by "lfu" among them.
+      prepare_ahead: steps for which announced batches are prepared in advance; 0 prepares each batch in its step.
+      threads: of the thread that prepares batches; more than 1 for transfers of very many rows.
+      emulated_link: (bytes per second, latency in seconds) charged to every transfer, to see on a machine where host
+        and device are one memory what a slow link would do. Emulation: off by default.
+
+    Raises:
+      ValueError: a value out of its range.
+    """
+
+    rows: int | None = None
+    bytes: int | None = None
+    policy: str = "lfu"
+    prepare_ahead: int = 1
+    threads: int = 1
+    emulated_link: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        """Checks everything."""
+        if (self.rows is None) == (self.bytes is None):
+            raise ValueError(
+                f"CacheConfig: rows or bytes must be given, and not both; got {self.rows} and {self.bytes}. Choose one."
+            )
+        for name, low, high in (("rows", 1, _MAX_CACHE_ROWS), ("bytes", 1, 2**62), ("threads", 1, 2**10)):
+            value = getattr(self, name)
+            if value is not None and (
+                isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high
+            ):
+                raise ValueError(
+                    f"CacheConfig: {name} must be an integer in [{low}, {high}]; got {value!r}. Change it."
+                )
+        if not isinstance(self.prepare_ahead, int) or self.prepare_ahead < 0:
+            raise ValueError(f"CacheConfig: prepare_ahead must be at least 0; got {self.prepare_ahead!r}. Raise it.")
+        if self.policy not in POLICIES:
+            raise ValueError(
+                f"CacheConfig: policy must be one of {POLICIES}; got {self.policy!r}. Choose one of these."
+            )
+        if self.emulated_link is not None:
+            object.__setattr__(self, "emulated_link", tuple(self.emulated_link))
+            if len(self.emulated_link) != 2 or self.emulated_link[0] <= 0 or self.emulated_link[1] < 0:
+                raise ValueError(
+                    "CacheConfig: emulated_link must be bytes per second above 0 and a latency in seconds; got "
+                    f"{self.emulated_link}. Leave it out for none."
+                )
+
+    def emulated_link_arguments(self) -> dict[str, float]:
+        """The emulated link as arguments of the op."""
+        bandwidth, latency = self.emulated_link or (0.0, 0.0)
+        return {"emulated_bytes_per_s": bandwidth, "emulated_latency_s": latency}
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the settings as values that JSON can hold."""
+        return dataclasses.asdict(self)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +101,7 @@ class TableConfig:
     embeddings_initializer: Any = "uniform"
     seed: int | None = None
     name: str = "table"
+    cache: Any = None
 
     def __post_init__(self) -> None:
         """Checks everything, so that a table is not created in vain."""
@@ -52,6 +125,8 @@ class TableConfig:
                     f"{where}: {name} must be one, or one per width of output_dim ({len(dims)}); got {len(value)}. "
                     "Give as many as there are widths."
                 )
+        if isinstance(self.cache, Mapping):
+            object.__setattr__(self, "cache", CacheConfig(**self.cache))
         object.__setattr__(self, "optimizer", self.optimizer if self.optimizer is not None else optimizers.Adagrad())
         if isinstance(self.optimizer, (list, tuple)):
             object.__setattr__(self, "optimizer", [optimizers.get(o) for o in self.optimizer])
@@ -88,6 +163,8 @@ class TableConfig:
             config["output_dim"] = list(self.output_dims)
         config["optimizer"] = _map(self.optimizer, lambda optimizer: optimizer.get_config())
         config["embeddings_initializer"] = _map(self.embeddings_initializer, _serialize_initializer)
+        # A shared cache has its settings from whoever shares it.
+        config["cache"] = None if self.cache is None else getattr(self.cache, "config", self.cache).get_config()
         return config
 
 

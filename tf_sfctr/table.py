@@ -12,7 +12,8 @@ import tensorflow as tf
 
 from tf_sfctr import initializers, ops, optimizers
 from tf_sfctr._loader import load_library
-from tf_sfctr.config import TableConfig
+from tf_sfctr.cache import MixCache
+from tf_sfctr.config import CacheConfig, TableConfig
 
 __all__ = ["EmbeddingTable", "TableStats"]
 
@@ -56,6 +57,7 @@ class EmbeddingTable:
       embeddings_initializer: a Keras initializer or its name; one, or one per width.
       seed: of the initial values; None draws one from Python's `random`, which `keras.utils.set_random_seed` sets.
       name: for error texts and files.
+      cache: rows in device memory in front of the table: a `CacheConfig`, or a `MixCache` to share; None for none.
 
     Raises:
       ValueError: an argument out of its range.
@@ -70,6 +72,7 @@ class EmbeddingTable:
         embeddings_initializer: Any = "uniform",
         seed: int | None = None,
         name: str = "table",
+        cache: CacheConfig | MixCache | None = None,
     ) -> None:
         """See the class."""
         self.config = TableConfig(
@@ -79,7 +82,10 @@ class EmbeddingTable:
             embeddings_initializer=embeddings_initializer,
             seed=random.getrandbits(62) if seed is None else seed,
             name=name,
+            cache=cache,
         )
+        cache = self.config.cache
+        self.cache = MixCache(cache) if isinstance(cache, CacheConfig) else cache
         fan_in = [input_dim or dim for dim in self.output_dims]
         resolved = [
             initializers.resolve(initializer, rows, dim)
@@ -87,6 +93,7 @@ class EmbeddingTable:
         ]
         with tf.init_scope(), tf.device("CPU:0"):
             self.handle = load_library().sfctr_table(
+                [] if self.cache is None else [self.cache.handle],
                 table_name=name,
                 input_dim=input_dim or 0,
                 seed=self.config.seed,
@@ -102,6 +109,8 @@ class EmbeddingTable:
                 else o.learning_rate
                 for o in self.config.optimizers
             ]
+        if self.cache is not None:
+            self.cache.add(self)
 
     @classmethod
     def from_config(cls, config: TableConfig) -> EmbeddingTable:

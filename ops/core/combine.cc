@@ -108,7 +108,16 @@ inline __attribute__((always_inline)) void SumOutputs(const float* __restrict__ 
 
 }  // namespace
 
-Status CheckPositions(const Positions& positions) {
+Status CheckPositions(const Positions& positions, int64_t num_unique) {
+  // Without a branch per id, so that the good case is vectorised. kPadding is -1.
+  bool inside = true;
+  for (int64_t i = 0; i < positions.num_ids; ++i) {
+    inside &= static_cast<uint32_t>(positions.inverse[i] + 1) <= static_cast<uint32_t>(num_unique);
+  }
+  if (!inside) {
+    return InvalidArgument("virtual ids must be in [-1, " + std::to_string(num_unique) +
+                           "), the ids of their batch. Pass the values of a virtualized feature unchanged.");
+  }
   if (positions.combiner == Combiner::kNone) return Status();
   const int64_t* splits = positions.splits;
   const int64_t last = positions.num_bags;

@@ -42,8 +42,8 @@ struct Columns {
   int64_t dim = 0;
 };
 
-// Error unless splits rise from 0 to num_ids and weights are finite.
-Status CheckPositions(const Positions& positions);
+// Error unless virtual ids are below num_unique, splits rise from 0 to num_ids and weights are finite.
+Status CheckPositions(const Positions& positions, int64_t num_unique);
 
 // Writes outputs[g] for every column group g. rows[u] points to the embedding of virtual id u; group g begins there
 // after the dims of the groups before it.
@@ -56,6 +56,7 @@ class UsesByRow {
   UsesByRow(const Positions& positions, int64_t num_unique, Executor* executor);
 
   int64_t num_unique() const { return num_unique_; }
+  int32_t num_uses(int64_t u) const { return offsets_[u + 1] - offsets_[u]; }
 
   // sum[...] = sum of factor * gradient row over the uses of virtual id u, all groups one after the other.
   void Sum(int64_t u, const std::vector<Columns<const float>>& gradients, float* sum) const;

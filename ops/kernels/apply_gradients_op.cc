@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "ops/core/table.h"
+#include "ops/kernels/batch_variant.h"
 #include "ops/kernels/kernel_util.h"
 #include "ops/kernels/table_resource.h"
 #include "ops/kernels/uses.h"
@@ -23,6 +25,12 @@ using ::tensorflow::OpKernelContext;
 using ::tensorflow::Tensor;
 
 // What one table gets in this step.
+struct Gradient {
+  std::shared_ptr<TableBatch> batch;
+  Positions positions;
+  std::vector<Columns<const float>> columns;  // per column group
+};
+
 struct TablePush {
   std::shared_ptr<Table> table;
   std::vector<Gradient> gradients;
@@ -30,6 +38,12 @@ struct TablePush {
   std::vector<float> learning_rates;
   int first_use;
   Status status;
+
+  void Abandon() const {
+    std::vector<TableBatch*> batches;
+    for (const Gradient& gradient : gradients) batches.push_back(gradient.batch.get());
+    table->Abandon(batches);
+  }
 };
 
 class ApplyGradientsOp : public OpKernel {
@@ -51,7 +65,7 @@ class ApplyGradientsOp : public OpKernel {
       });
       for (const TablePush& push : pushes) {
         if (push.status.ok()) continue;
-        for (const TablePush& other : pushes) other.table->Abandon();
+        for (const TablePush& other : pushes) other.Abandon();
         OP_REQUIRES_OK(
             ctx,
             ToTfStatus(absl::StrCat(uses_.feature(push.first_use), ", table '", push.table->name(), "'"), push.status));
@@ -66,16 +80,17 @@ class ApplyGradientsOp : public OpKernel {
   static Status Sum(TablePush* push, Executor* executor) {
     push->sums.resize(push->gradients.size());
     for (size_t i = 0; i < push->gradients.size(); ++i) {
-      SFCTR_RETURN_IF_ERROR(push->table->Sum(push->gradients[i], executor, &push->sums[i]));
+      const Gradient& gradient = push->gradients[i];
+      SFCTR_RETURN_IF_ERROR(
+          push->table->Sum(gradient.batch, gradient.positions, gradient.columns, executor, &push->sums[i]));
     }
     return push->table->CheckLearningRates(push->learning_rates);
   }
 
   absl::Status Gather(OpKernelContext* ctx, std::vector<TablePush>* pushes) const {
-    OpInputList unique_ids, inverses, rows, splits, weights, gradients, learning_rates;
-    TF_RETURN_IF_ERROR(ctx->input_list("unique_ids", &unique_ids));
-    TF_RETURN_IF_ERROR(ctx->input_list("inverse", &inverses));
-    TF_RETURN_IF_ERROR(ctx->input_list("rows", &rows));
+    OpInputList batches, virtual_ids, splits, weights, gradients, learning_rates;
+    TF_RETURN_IF_ERROR(ctx->input_list("batches", &batches));
+    TF_RETURN_IF_ERROR(ctx->input_list("virtual_ids", &virtual_ids));
     TF_RETURN_IF_ERROR(ctx->input_list("splits", &splits));
     TF_RETURN_IF_ERROR(ctx->input_list("weights", &weights));
     TF_RETURN_IF_ERROR(ctx->input_list("gradients", &gradients));
@@ -85,14 +100,15 @@ class ApplyGradientsOp : public OpKernel {
       std::shared_ptr<Table> table;
       TF_RETURN_IF_ERROR(GetTable(ctx, i, &table));
       Gradient gradient;
-      gradient.use.unique_ids = unique_ids[i].flat<int64_t>().data();
-      gradient.use.num_unique = unique_ids[i].NumElements();
-      TF_RETURN_IF_ERROR(uses_.SetPositions(i, inverses[i].NumElements(), splits, weights, &gradient.use.positions));
-      gradient.use.positions.inverse = inverses[i].flat<int32_t>().data();
-      gradient.rows = reinterpret_cast<const uint32_t*>(rows[i].flat<int32_t>().data());
+      std::shared_ptr<VirtualBatch> batch;
+      TF_RETURN_IF_ERROR(GetBatch(batches[i], &batch));
+      gradient.batch = table->PartOf(batch.get());
+      TF_RETURN_IF_ERROR(uses_.SetPositions(i, virtual_ids[i], splits, weights, &gradient.positions));
+      const Status checked = CheckPositions(gradient.positions, batch->unique()->num_unique);
+      if (!checked.ok()) return ToTfStatus(uses_.feature(i), checked);
       const std::vector<ColumnGroup>& groups = table->layout().groups();
       for (const ColumnGroup& group : groups) {
-        const int64_t expected = gradient.use.positions.num_outputs() * group.dim;
+        const int64_t expected = gradient.positions.num_outputs() * group.dim;
         if (next_gradient >= gradients.size() || gradients[next_gradient].NumElements() != expected) {
           return absl::InvalidArgumentError(absl::StrCat(
               uses_.feature(i), ", table '", table->name(), "': gradients must have ", expected,
@@ -104,9 +120,6 @@ class ApplyGradientsOp : public OpKernel {
       if (learning_rates[i].NumElements() != static_cast<int64_t>(groups.size())) {
         return absl::InvalidArgumentError(absl::StrCat(uses_.feature(i), ": learning_rates must have ", groups.size(),
                                                        " elements; got ", learning_rates[i].NumElements(), "."));
-      }
-      if (rows[i].NumElements() != gradient.use.num_unique) {
-        return absl::InvalidArgumentError(absl::StrCat(uses_.feature(i), ": rows must be as many as unique_ids."));
       }
 
       auto push = std::find_if(pushes->begin(), pushes->end(), [&](const TablePush& p) { return p.table == table; });
@@ -125,9 +138,8 @@ class ApplyGradientsOp : public OpKernel {
 
 REGISTER_OP("SfctrApplyGradients")
     .Input("handles: N * resource")
-    .Input("unique_ids: N * int64")
-    .Input("inverse: N * int32")
-    .Input("rows: N * int32")
+    .Input("batches: N * variant")
+    .Input("virtual_ids: N * int32")
     .Input("splits: S * int64")
     .Input("weights: W * float")
     .Input("gradients: V * float")
@@ -148,7 +160,7 @@ Updates tables from the gradients of a SfctrLookup: sums them per unique id, the
 The gradients of several lookups of one table in a step are summed before the update. If one gradient is not finite,
 the op fails and no table is changed. Missing rows are created here.
 
-handles, unique_ids, inverse, rows, splits, weights: as given to, and got from, SfctrLookup.
+handles, batches, virtual_ids, splits, weights: as given to SfctrLookup.
 gradients: of every value looked up.
 learning_rates: [column groups] of each use.
 done: [] zero.

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdint>
-#include <limits>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "ops/core/unique.h"
+#include "ops/core/table.h"
+#include "ops/kernels/batch_variant.h"
 #include "ops/kernels/kernel_util.h"
 #include "ops/kernels/table_resource.h"
 #include "ops/kernels/uses.h"
@@ -29,49 +28,38 @@ class LookupOp : public OpKernel {
  public:
   explicit LookupOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
     OP_REQUIRES_OK(ctx, uses_.Read(ctx));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("has_padding", &has_padding_));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("padding_ids", &padding_ids_));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("training", &training_));
     int num_uses = 0;
     OP_REQUIRES_OK(ctx, ctx->GetAttr("N", &num_uses));
-    const size_t n = num_uses;
-    OP_REQUIRES(ctx, uses_.size() == num_uses && has_padding_.size() == n && padding_ids_.size() == n,
+    OP_REQUIRES(ctx, uses_.size() == num_uses,
                 absl::InvalidArgumentError("SfctrLookup: attributes must have one entry per use."));
   }
 
   void Compute(OpKernelContext* ctx) override {
-    OpInputList ids, splits, weights;
-    OP_REQUIRES_OK(ctx, ctx->input_list("ids", &ids));
+    OpInputList batches, ids, splits, weights;
+    OP_REQUIRES_OK(ctx, ctx->input_list("batches", &batches));
+    OP_REQUIRES_OK(ctx, ctx->input_list("virtual_ids", &ids));
     OP_REQUIRES_OK(ctx, ctx->input_list("splits", &splits));
     OP_REQUIRES_OK(ctx, ctx->input_list("weights", &weights));
-    OpOutputList values, unique_ids, inverses, rows;
+    OpOutputList values;
     OP_REQUIRES_OK(ctx, ctx->output_list("values", &values));
-    OP_REQUIRES_OK(ctx, ctx->output_list("unique_ids", &unique_ids));
-    OP_REQUIRES_OK(ctx, ctx->output_list("inverse", &inverses));
-    OP_REQUIRES_OK(ctx, ctx->output_list("rows", &rows));
 
     // Inputs, checks, allocation.
     const int num_uses = uses_.size();
     std::vector<std::shared_ptr<Table>> tables(num_uses);
-    std::vector<Use> uses(num_uses);
+    std::vector<std::shared_ptr<TableBatch>> parts(num_uses);
+    std::vector<Positions> positions(num_uses);
     std::vector<std::vector<Columns<float>>> outputs(num_uses);
-    std::vector<Tensor> unique_buffers(num_uses);
     int num_values = 0;
     for (int i = 0; i < num_uses; ++i) {
       OP_REQUIRES_OK(ctx, GetTable(ctx, i, &tables[i]));
-      const int64_t num_ids = ids[i].NumElements();
-      OP_REQUIRES(ctx, num_ids < std::numeric_limits<int32_t>::max(),
-                  absl::InvalidArgumentError(absl::StrCat(uses_.feature(i), ": ids must be fewer than 2^31; got ",
-                                                          num_ids, ". Split the batch.")));
-      Positions* positions = &uses[i].positions;
-      OP_REQUIRES_OK(ctx, uses_.SetPositions(i, num_ids, splits, weights, positions));
-      OP_REQUIRES_OK(ctx, ctx->allocate_temp(tensorflow::DT_INT64, {num_ids}, &unique_buffers[i]));
-      Tensor* inverse = nullptr;
-      OP_REQUIRES_OK(ctx, inverses.allocate(i, {num_ids}, &inverse));
-      positions->inverse = inverse->flat<int32_t>().data();
+      std::shared_ptr<VirtualBatch> batch;
+      OP_REQUIRES_OK(ctx, GetBatch(batches[i], &batch));
+      parts[i] = tables[i]->PartOf(batch.get());
+      OP_REQUIRES_OK(ctx, uses_.SetPositions(i, ids[i], splits, weights, &positions[i]));
       for (const ColumnGroup& group : tables[i]->layout().groups()) {
         TensorShape shape = ids[i].shape();
-        if (positions->combiner != Combiner::kNone) shape = TensorShape({positions->num_bags});
+        if (positions[i].combiner != Combiner::kNone) shape = TensorShape({positions[i].num_bags});
         OP_REQUIRES_OK(ctx, shape.AddDimWithStatus(group.dim));
         OP_REQUIRES(
             ctx, num_values < values.size(),
@@ -83,30 +71,15 @@ class LookupOp : public OpKernel {
     }
 
     PoolExecutor pool(ctx);
-    RunEach(num_uses, &pool, [&](int i, Executor* executor) {
-      std::optional<int64_t> padding_id;
-      if (has_padding_[i]) padding_id = padding_ids_[i];
-      uses[i].unique_ids = unique_buffers[i].flat<int64_t>().data();
-      uses[i].num_unique =
-          Unique(ids[i].flat<int64_t>().data(), uses[i].positions.num_ids, padding_id,
-                 unique_buffers[i].flat<int64_t>().data(), const_cast<int32_t*>(uses[i].positions.inverse), executor);
-    });
-    std::vector<uint32_t*> row_buffers(num_uses);
-    for (int i = 0; i < num_uses; ++i) {
-      unique_ids.set(i, unique_buffers[i].Slice(0, uses[i].num_unique));
-      Tensor* row_numbers = nullptr;
-      OP_REQUIRES_OK(ctx, rows.allocate(i, {uses[i].num_unique}, &row_numbers));
-      row_buffers[i] = reinterpret_cast<uint32_t*>(row_numbers->flat<int32_t>().data());
-    }
     std::vector<Status> statuses(num_uses);
     RunEach(num_uses, &pool, [&](int i, Executor* executor) {
-      statuses[i] = tables[i]->Lookup(uses[i], outputs[i], training_, row_buffers[i], executor);
+      statuses[i] = tables[i]->Lookup(parts[i].get(), positions[i], outputs[i], training_, executor);
     });
     for (int i = 0; i < num_uses; ++i) {
       if (statuses[i].ok()) continue;
       // The other uses will see no gradients of this step.
       for (int other = 0; other < num_uses && training_; ++other) {
-        if (statuses[other].ok()) tables[other]->CancelLookup();
+        if (statuses[other].ok()) tables[other]->CancelLookup(parts[other].get());
       }
       OP_REQUIRES_OK(ctx, ToTfStatus(absl::StrCat(uses_.feature(i), ", table '", tables[i]->name(), "'"), statuses[i]));
     }
@@ -114,8 +87,6 @@ class LookupOp : public OpKernel {
 
  private:
   UsesAttributes uses_;
-  std::vector<bool> has_padding_;
-  std::vector<int64_t> padding_ids_;
   bool training_ = false;
 };
 
@@ -133,10 +104,10 @@ absl::Status LookupShape(tensorflow::shape_inference::InferenceContext* c) {
   size_t value = 0;
   size_t split = 0;
   for (size_t i = 0; i < num_uses; ++i) {
-    tensorflow::shape_inference::ShapeHandle prefix = c->input(static_cast<int>(num_uses + i));
+    tensorflow::shape_inference::ShapeHandle prefix = c->input(static_cast<int>(2 * num_uses + i));
     if (combiners[i] != "none") {
       tensorflow::shape_inference::DimensionHandle bags;
-      TF_RETURN_IF_ERROR(c->Subtract(c->NumElements(c->input(static_cast<int>(2 * num_uses + split))), 1, &bags));
+      TF_RETURN_IF_ERROR(c->Subtract(c->NumElements(c->input(static_cast<int>(3 * num_uses + split))), 1, &bags));
       prefix = c->Vector(bags);
       ++split;
     }
@@ -147,26 +118,18 @@ absl::Status LookupShape(tensorflow::shape_inference::InferenceContext* c) {
       c->set_output(static_cast<int>(value), shape);
     }
   }
-  for (size_t i = 0; i < num_uses; ++i) {
-    c->set_output(static_cast<int>(value + i), c->Vector(c->UnknownDim()));
-    c->set_output(static_cast<int>(value + num_uses + i),
-                  c->Vector(c->NumElements(c->input(static_cast<int>(num_uses + i)))));
-    c->set_output(static_cast<int>(value + 2 * num_uses + i), c->Vector(c->UnknownDim()));
-  }
   return absl::OkStatus();
 }
 
 REGISTER_OP("SfctrLookup")
     .Input("handles: N * resource")
-    .Input("ids: N * int64")
+    .Input("batches: N * variant")
+    .Input("virtual_ids: N * int32")
     .Input("splits: S * int64")
     .Input("weights: W * float")
     .Input("learning_rates: N * float")
     .Input("anchor: float")
     .Output("values: V * float")
-    .Output("unique_ids: N * int64")
-    .Output("inverse: N * int32")
-    .Output("rows: N * int32")
     .Attr("N: int >= 1")
     .Attr("S: int >= 0")
     .Attr("W: int >= 0")
@@ -174,8 +137,6 @@ REGISTER_OP("SfctrLookup")
     .Attr("features: list(string)")
     .Attr("combiners: list(string)")
     .Attr("has_weights: list(bool)")
-    .Attr("has_padding: list(bool)")
-    .Attr("padding_ids: list(int)")
     .Attr("num_groups: list(int)")
     .Attr("dims: list(int)")
     .Attr("training: bool")
@@ -183,20 +144,18 @@ REGISTER_OP("SfctrLookup")
     .SetIsStateful()
     .SetShapeFn(LookupShape)
     .Doc(R"doc(
-Reads embeddings of N uses of tables, deduplicated, with or without a combiner.
+Reads embeddings of N uses of tables, with or without a combiner.
 
 A missing id reads as its initial value and is not created. The gradient goes through SfctrApplyGradients.
 
 handles: the table of each use; one table may occur several times.
-ids: any shape; duplicates are read once. Negative ids are ids like any other, except in a table with input_dim.
+batches: [] of SfctrVirtualize, the distinct ids of each use.
+virtual_ids: any shape; positions in the batch, -1 for padding.
 splits: [num_bags + 1] for each use with a combiner, in the order of uses: where its bags begin.
 weights: one float per id, for each use with has_weights, in the order of uses. They get no gradient.
 learning_rates: [column groups] of each use, for its update in the backward pass.
 anchor: [] takes no part in the result; it carries the gradient, and its own is 0.
-values: per use and column group: ids.shape + [dim], or [num_bags, dim] with a combiner. Padding reads as zeros.
-unique_ids: [U] per use.
-inverse: [number of ids] per use, -1 for padding.
-rows: [U] per use: number of the row, -1 for a missing id.
+values: per use and column group: virtual_ids.shape + [dim], or [num_bags, dim] with a combiner. Padding reads as zeros.
 features: names of the uses for error texts.
 combiners: none, sum, mean or sqrtn.
 num_groups: column groups of each use's table.

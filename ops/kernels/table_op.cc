@@ -93,6 +93,11 @@ class TableOp : public OpKernel {
     OP_REQUIRES_OK(ctx, ctx->GetAttr("initializer_args", &initializer_args));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("optimizers", &optimizers));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("optimizer_args", &optimizer_args));
+    float bandwidth = 0.0f;
+    float latency = 0.0f;
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("emulated_bytes_per_s", &bandwidth));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("emulated_latency_s", &latency));
+    link_ = {bandwidth, latency};
     const size_t n = dims.size();
     OP_REQUIRES(ctx,
                 n > 0 && initializers.size() == n && optimizers.size() == n &&
@@ -119,8 +124,15 @@ class TableOp : public OpKernel {
   }
 
   void Compute(OpKernelContext* ctx) override {
+    std::shared_ptr<MixCache> cache;
+    if (ctx->num_inputs() > 0) {
+      tensorflow::core::RefCountPtr<CacheResource> resource;
+      OP_REQUIRES_OK(ctx, tensorflow::LookupResource(ctx, tensorflow::HandleFromInput(ctx, 0), &resource));
+      cache = resource->cache();
+    }
     std::shared_ptr<Table> table;
-    const Status status = Table::Create(name_, input_dim_, RowLayout(static_cast<uint64_t>(seed_), groups_), &table);
+    const Status status = Table::Create(name_, input_dim_, RowLayout(static_cast<uint64_t>(seed_), groups_),
+                                        std::move(cache), link_, &table);
     OP_REQUIRES_OK(ctx, ToTfStatus(absl::StrCat("EmbeddingTable '", name_, "'"), status));
     Tensor* handle = nullptr;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {}, &handle));
@@ -133,10 +145,13 @@ class TableOp : public OpKernel {
   int64_t input_dim_ = 0;
   int64_t seed_ = 0;
   std::vector<ColumnGroup> groups_;
+  EmulatedLink link_;
 };
 
 REGISTER_OP("SfctrTable")
+    .Input("cache: C * resource")
     .Output("handle: resource")
+    .Attr("C: int >= 0")
     .Attr("table_name: string")
     .Attr("input_dim: int")
     .Attr("seed: int")
@@ -145,11 +160,14 @@ REGISTER_OP("SfctrTable")
     .Attr("initializer_args: list(float)")
     .Attr("optimizers: list(string)")
     .Attr("optimizer_args: list(float)")
+    .Attr("emulated_bytes_per_s: float = 0.0")
+    .Attr("emulated_latency_s: float = 0.0")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::ScalarShape)
     .Doc(R"doc(
 Creates an embedding table in host memory. Every run of the op makes a new one, which lives as long as its handle.
 
+cache: [] of SfctrCache, in front of the table; none or one.
 handle: [] the table.
 table_name: for error texts.
 input_dim: size of the vocabulary, or 0 for any 64-bit id.
@@ -159,6 +177,8 @@ initializers: constant, uniform, normal or truncated_normal, one per column grou
 initializer_args: two per column group: value; low and high; mean and standard deviation.
 optimizers: sgd, momentum, adagrad, row_wise_adagrad, adam or ftrl, one per column group.
 optimizer_args: 17 per column group, in the order of tf_sfctr/optimizers.py.
+emulated_bytes_per_s, emulated_latency_s: of a slow link to the host that every lookup and update of a table without
+  cache crosses; 0 for none.
 )doc");
 
 REGISTER_KERNEL_BUILDER(Name("SfctrTable").Device(tensorflow::DEVICE_CPU), TableOp);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The TensorFlow resource that holds a Table. It lives as long as some handle to it.
+// The TensorFlow resources that hold a Table and a MixCache. They live as long as some handle to them.
 #ifndef TF_SFCTR_OPS_KERNELS_TABLE_RESOURCE_H_
 #define TF_SFCTR_OPS_KERNELS_TABLE_RESOURCE_H_
 
@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ops/core/mix_cache.h"
 #include "ops/core/table.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
@@ -22,6 +23,16 @@ class TableResource : public tensorflow::ResourceBase {
 
  private:
   const std::shared_ptr<Table> table_;
+};
+
+class CacheResource : public tensorflow::ResourceBase {
+ public:
+  explicit CacheResource(std::shared_ptr<MixCache> cache) : cache_(std::move(cache)) {}
+  std::string DebugString() const override { return "tf_sfctr cache"; }
+  const std::shared_ptr<MixCache>& cache() const { return cache_; }
+
+ private:
+  const std::shared_ptr<MixCache> cache_;
 };
 
 // The table behind input `index` of a kernel.

@@ -23,7 +23,9 @@ class TableStatsOp : public tensorflow::OpKernel {
     tensorflow::Tensor* stats = nullptr;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {4}, &stats));
     PoolExecutor executor(ctx);
-    const TableStats values = table->Stats(flush_, &executor);
+    TableStats values;
+    OP_REQUIRES_OK(ctx, ToTfStatus(absl::StrCat("EmbeddingTable '", table->name(), "'"),
+                                   table->Stats(flush_, &values, &executor)));
     auto out = stats->vec<int64_t>();
     out(0) = values.num_rows;
     out(1) = values.row_bytes;
@@ -48,7 +50,8 @@ REGISTER_OP("SfctrTableStats")
 Figures of a table.
 
 stats: [4] rows that exist; bytes of those rows; bytes of the index; updates so far.
-flush: first apply what is pending; false inside a step, which would be cut in two.
+flush: first apply what is pending; false inside a step, which would be cut in two. Without it, the first three are -1
+  for a table with a cache.
 )doc");
 
 REGISTER_KERNEL_BUILDER(Name("SfctrTableStats").Device(tensorflow::DEVICE_CPU), TableStatsOp);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -46,9 +47,15 @@ class UsesAttributes {
   const std::string& feature(int i) const { return features_[i]; }
   Combiner combiner(int i) const { return combiners_[i]; }
 
-  // Fills in everything but `inverse` of use i. `splits` and `weights` hold an entry per use that has them.
-  absl::Status SetPositions(int i, int64_t num_ids, const tensorflow::OpInputList& splits,
+  // Describes use i. `splits` and `weights` hold an entry per use that has them.
+  absl::Status SetPositions(int i, const tensorflow::Tensor& virtual_ids, const tensorflow::OpInputList& splits,
                             const tensorflow::OpInputList& weights, Positions* positions) const {
+    const int64_t num_ids = virtual_ids.NumElements();
+    if (num_ids >= std::numeric_limits<int32_t>::max()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(features_[i], ": ids must be fewer than 2^31; got ", num_ids, ". Split the batch."));
+    }
+    positions->inverse = virtual_ids.flat<int32_t>().data();
     positions->num_ids = num_ids;
     positions->combiner = combiners_[i];
     if (combiners_[i] != Combiner::kNone) {

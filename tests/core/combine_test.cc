@@ -277,7 +277,7 @@ TEST(CombineTest, RangesCoverEveryRowOnceHoweverSkewed) {
 
 TEST(CheckPositionsTest, AcceptsWhatIsRight) {
   for (const Combiner combiner : {Combiner::kNone, Combiner::kSum, Combiner::kMean, Combiner::kSqrtN}) {
-    EXPECT_TRUE(CheckPositions(RandomProblem(combiner, true, 100, 10, {1}, 6).positions()).ok());
+    EXPECT_TRUE(CheckPositions(RandomProblem(combiner, true, 100, 10, {1}, 6).positions(), 1 << 30).ok());
   }
 }
 
@@ -287,7 +287,7 @@ TEST(CheckPositionsTest, NamesTheSplitsThatDoNotFit) {
   problem.inverse = {0, 0, 0};
   const auto message = [&](std::vector<int64_t> splits) {
     problem.splits = std::move(splits);
-    const Status status = CheckPositions(problem.positions());
+    const Status status = CheckPositions(problem.positions(), 1 << 30);
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
     return status.message();
   };
@@ -312,10 +312,10 @@ TEST(CheckPositionsTest, NamesTheWeightThatIsNotFinite) {
   problem.inverse = {0, 0};
   problem.splits = {0, 2};
   problem.weights = {1.0f, NAN};
-  EXPECT_EQ(CheckPositions(problem.positions()).message(),
+  EXPECT_EQ(CheckPositions(problem.positions(), 1 << 30).message(),
             "weights must be finite; got nan at position 1. Check how the weights are made.");
   problem.weights = {-INFINITY, 1.0f};
-  EXPECT_EQ(CheckPositions(problem.positions()).message(),
+  EXPECT_EQ(CheckPositions(problem.positions(), 1 << 30).message(),
             "weights must be finite; got -inf at position 0. Check how the weights are made.");
 }
 

@@ -163,7 +163,7 @@ class Machine {
     }
     const std::vector<float> rates(layout_.groups().size(), 0.01f * static_cast<float>(1 + input_->Byte()));
     for (const Gradient& gradient : gradients) CHECK_THAT(PushAll(table_.get(), {gradient}, rates, &executor_).ok());
-    table_->Stats(/*flush=*/true, &executor_);
+    StatsOf(table_.get(), /*flush=*/true, &executor_);
     oracle_.Update(sums, rates);
     CheckSize();
   }
@@ -213,7 +213,7 @@ class Machine {
   }
 
   void CheckSize() {
-    const TableStats stats = table_->Stats(/*flush=*/true, &executor_);
+    const TableStats stats = StatsOf(table_.get(), /*flush=*/true, &executor_);
     CHECK_THAT(stats.num_rows == static_cast<int64_t>(oracle_.rows().size()));
     CHECK_THAT(stats.step == oracle_.step());
   }

@@ -54,20 +54,16 @@ void BM_Step(benchmark::State& state) {
   for (int64_t step = 0; step < kSteps; ++step) steps.push_back(StepIds(state.range(0), hashed, step));
   std::vector<float> values(kIdsPerStep * kDim);
   const std::vector<float> gradients = RandomFloats(kIdsPerStep * kDim, 1, -1e-3f, 1e-3f);
-  std::vector<int64_t> unique_ids(kIdsPerStep);
   std::vector<int32_t> inverse(kIdsPerStep);
-  std::vector<uint32_t> rows(kIdsPerStep);
   for (auto _ : state) {
     for (const auto& ids : steps) {
-      Use use;
-      use.num_unique = Unique(ids.data(), kIdsPerStep, std::nullopt, unique_ids.data(), inverse.data(), &executor);
-      use.unique_ids = unique_ids.data();
-      use.positions.inverse = inverse.data();
-      use.positions.num_ids = kIdsPerStep;
-      table->Lookup(use, {{values.data(), kDim, kDim}}, true, rows.data(), &executor);
       Gradient gradient;
-      gradient.use = use;
-      gradient.rows = rows.data();
+      gradient.batch =
+          std::make_shared<VirtualBatch>(Virtualize(ids.data(), kIdsPerStep, std::nullopt, inverse.data(), &executor));
+      gradient.positions.inverse = inverse.data();
+      gradient.positions.num_ids = kIdsPerStep;
+      table->Lookup(table->PartOf(gradient.batch.get()).get(), gradient.positions, {{values.data(), kDim, kDim}}, true,
+                    &executor);
       gradient.columns.push_back({gradients.data(), kDim, kDim});
       PushAll(table.get(), {gradient}, {0.01f}, &executor);
     }

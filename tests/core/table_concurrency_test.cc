@@ -106,10 +106,10 @@ TEST(TableConcurrencyTest, EveryFunctionBesideEveryOther) {
       InlineExecutor executor;
       int64_t rows = 0;
       for (int round = 0; round < 5 * kRounds; ++round) {
-        const TableStats stats = table->Stats(round % 2 == 0, &executor);
+        const TableStats stats = StatsOf(table.get(), round % 2 == 0, &executor);
         failures += stats.num_rows < rows;  // rows never disappear
         rows = stats.num_rows;
-        if (round % 50 == 49) table->Abandon();
+        if (round % 50 == 49) table->Abandon({});
         if (round % 50 == 0) count(table->set_step(stats.step, &executor));
       }
     };

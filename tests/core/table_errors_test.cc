@@ -34,7 +34,7 @@ class TableErrorsTest : public testing::Test {
 TEST_F(TableErrorsTest, CreateNamesTheRangeOfInputDim) {
   for (const int64_t input_dim : {int64_t{-1}, int64_t{4294967296}, std::numeric_limits<int64_t>::min()}) {
     std::shared_ptr<Table> table;
-    const Status status = Table::Create("t", input_dim, Layout(), &table);
+    const Status status = Table::Create("t", input_dim, Layout(), nullptr, {}, &table);
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
     EXPECT_EQ(status.message(), "input_dim must be in [1, 4294967295], or 0 for any id; got " +
                                     std::to_string(input_dim) + ". Leave it out to accept any 64-bit id.");
@@ -52,7 +52,7 @@ TEST_F(TableErrorsTest, LookupRefusesIdsOutsideTheVocabularyAndExpectsNoGradient
   ASSERT_TRUE(good.Lookup(table.get(), true, &executor_).ok());
   const std::vector<float> g = {1, 1};
   ASSERT_TRUE(PushAll(table.get(), {good.MakeGradient(table->layout(), g)}, {0.1f}, &executor_).ok());
-  EXPECT_EQ(table->Stats(false, &executor_).step, 1);
+  EXPECT_EQ(StatsOf(table.get(), false, &executor_).step, 1);
 }
 
 TEST_F(TableErrorsTest, LookupRefusesSplitsAndWeightsThatDoNotFit) {
@@ -80,9 +80,9 @@ TEST_F(TableErrorsTest, GradientsThatAreNotFiniteAreNamedByIdAndChangeNothing) {
   g[3] = 0;
   g[6] = INFINITY;
   EXPECT_EQ(Check(table.get(), {use.MakeGradient(table->layout(), g)}), "");  // padding has no gradient
-  table->Abandon();
-  EXPECT_EQ(table->Stats(true, &executor_).num_rows, 0);
-  EXPECT_EQ(table->Stats(true, &executor_).step, 0);
+  table->Abandon({use.Part(table.get()).get()});
+  EXPECT_EQ(StatsOf(table.get(), true, &executor_).num_rows, 0);
+  EXPECT_EQ(StatsOf(table.get(), true, &executor_).step, 0);
 }
 
 TEST_F(TableErrorsTest, GradientsOfBagsThatAreNotFiniteAreNamedById) {
@@ -112,8 +112,8 @@ TEST_F(TableErrorsTest, GradientsWithAStrideAreCheckedWhereTheyAre) {
   TestUse use({5, 6, 7});
   std::vector<float> g = {1, 1, NAN, 1, 1, NAN, 1, 1, NAN};
   Gradient gradient;
-  gradient.use = use.use();
-  gradient.rows = use.rows().data();
+  gradient.batch = use.batch();
+  gradient.positions = use.positions();
   gradient.columns.push_back({g.data(), 3, 2});
   EXPECT_EQ(Check(table.get(), {gradient}), "");
   g[7] = INFINITY;
@@ -150,9 +150,9 @@ TEST_F(TableErrorsTest, SetStepNamesItsRange) {
   const auto table = MakeTable(Layout());
   EXPECT_EQ(table->set_step(-1, &executor_).message(), "step must be in [0, 2^32); got -1.");
   EXPECT_EQ(table->set_step(int64_t{1} << 32, &executor_).message(), "step must be in [0, 2^32); got 4294967296.");
-  EXPECT_EQ(table->Stats(true, &executor_).step, 0);
+  EXPECT_EQ(StatsOf(table.get(), true, &executor_).step, 0);
   EXPECT_TRUE(table->set_step((int64_t{1} << 32) - 1, &executor_).ok());
-  EXPECT_EQ(table->Stats(true, &executor_).step, 4294967295);
+  EXPECT_EQ(StatsOf(table.get(), true, &executor_).step, 4294967295);
 }
 
 TEST_F(TableErrorsTest, ImportNamesWhatDoesNotFitAndChangesNothing) {
@@ -168,7 +168,7 @@ TEST_F(TableErrorsTest, ImportNamesWhatDoesNotFitAndChangesNothing) {
   const std::vector<int64_t> outside = {1, -2};
   EXPECT_EQ(table->Import(outside.data(), 2, values.data(), 2, &executor_).message(),
             "ids must be in [0, 10) (input_dim); got -2. Raise input_dim, or leave it out to accept any 64-bit id.");
-  EXPECT_EQ(table->Stats(true, &executor_).num_rows, 0);
+  EXPECT_EQ(StatsOf(table.get(), true, &executor_).num_rows, 0);
 }
 
 TEST_F(TableErrorsTest, ExportNamesTheWidthsItHas) {

@@ -53,7 +53,7 @@ TEST_F(TableExportTest, AnEmptyTableIsOneEmptyChunk) {
     EXPECT_TRUE(all.ids.empty());
     EXPECT_EQ(all.num_chunks, 1);
     Import(table.get(), {}, {}, 2);
-    EXPECT_EQ(table->Stats(true, &executor_).num_rows, 0);
+    EXPECT_EQ(StatsOf(table.get(), true, &executor_).num_rows, 0);
   }
 }
 
@@ -135,7 +135,7 @@ TEST_F(TableExportTest, ImportAppliesWhatIsPendingFirst) {
   ASSERT_TRUE(PushAll(table.get(), {first.MakeGradient(table->layout(), g)}, {kRate}, &executor_).ok());
   Import(table.get(), {1}, {5, 6}, 2);
   EXPECT_EQ(Read(table.get(), {1}), (std::vector<float>{5, 6}));
-  EXPECT_EQ(table->Stats(true, &executor_).step, 1);
+  EXPECT_EQ(StatsOf(table.get(), true, &executor_).step, 1);
 }
 
 TEST_F(TableExportTest, SetStepIsAdamsStep) {

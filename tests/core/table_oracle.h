@@ -102,7 +102,7 @@ class TableOracle {
 
 inline std::shared_ptr<Table> MakeTable(RowLayout layout, int64_t input_dim = 0) {
   std::shared_ptr<Table> table;
-  Table::Create("items", input_dim, std::move(layout), &table);
+  Table::Create("items", input_dim, std::move(layout), nullptr, {}, &table);
   return table;
 }
 

@@ -50,8 +50,8 @@ class TableTest : public testing::Test {
     return use.values();
   }
 
-  int64_t Step(Table* table) { return table->Stats(false, &executor_).step; }
-  int64_t NumRows(Table* table) { return table->Stats(false, &executor_).num_rows; }
+  int64_t Step(Table* table) { return StatsOf(table, false, &executor_).step; }
+  int64_t NumRows(Table* table) { return StatsOf(table, false, &executor_).num_rows; }
 
   void ExpectEqual(Table* table, const TableOracle& oracle) {
     const int64_t width = table->layout().embedding_floats();
@@ -72,7 +72,7 @@ TEST_F(TableTest, LookupCreatesNothingAndMissingRowsReadAsInitialValues) {
     TestUse use({5, 99, 5});
     LookUp(table.get(), &use);
     EXPECT_EQ(NumRows(table.get()), 0);
-    EXPECT_EQ(use.rows(), (std::vector<uint32_t>{kNoRow, kNoRow}));
+    EXPECT_EQ(use.rows(table.get()), (std::vector<uint32_t>{kNoRow, kNoRow}));
     const std::vector<float> five = Initial(table->layout(), 5);
     const std::vector<float> other = Initial(table->layout(), 99);
     EXPECT_EQ(use.values(), (std::vector<float>{five[0], five[1], other[0], other[1], five[0], five[1]}));
@@ -94,9 +94,9 @@ TEST_F(TableTest, ACancelledLookupIsNotWaitedFor) {
   TestUse cancelled({1}), use({2});
   LookUp(table.get(), &cancelled);
   LookUp(table.get(), &use);
-  table->CancelLookup();
+  table->CancelLookup(cancelled.Part(table.get()).get());
   Push(table.get(), {use.MakeGradient(table->layout(), {1, 1})});
-  EXPECT_EQ(table->Stats(/*flush=*/false, &executor_).step, 1);
+  EXPECT_EQ(StatsOf(table.get(), /*flush=*/false, &executor_).step, 1);
 }
 
 TEST_F(TableTest, PaddingReadsAsZerosAndGetsNoRow) {
@@ -254,8 +254,8 @@ TEST_F(TableTest, StatsApplyWhatIsPendingOnlyWhenAsked) {
   LookUp(table.get(), &first);
   LookUp(table.get(), &second);
   Push(table.get(), {first.MakeGradient(table->layout(), {2, 2})});
-  EXPECT_EQ(table->Stats(false, &executor_).num_rows, 0);
-  const TableStats stats = table->Stats(true, &executor_);
+  EXPECT_EQ(StatsOf(table.get(), false, &executor_).num_rows, 0);
+  const TableStats stats = StatsOf(table.get(), true, &executor_);
   EXPECT_EQ(stats.num_rows, 1);
   EXPECT_EQ(stats.step, 1);
   EXPECT_EQ(stats.row_bytes, 16);  // id and two floats
@@ -268,9 +268,9 @@ TEST_F(TableTest, AbandonDropsWhatAFailedStepPushed) {
   LookUp(table.get(), &first);
   LookUp(table.get(), &second);
   Push(table.get(), {first.MakeGradient(table->layout(), {2, 2})});
-  table->Abandon();
+  table->Abandon({first.Part(table.get()).get(), second.Part(table.get()).get()});
   EXPECT_EQ(Read(table.get(), {1}), Initial(table->layout(), 1));
-  EXPECT_EQ(table->Stats(true, &executor_).step, 0);
+  EXPECT_EQ(StatsOf(table.get(), true, &executor_).step, 0);
   Train(table.get(), {1}, {1, 1});
   EXPECT_EQ(Step(table.get()), 1);
 }

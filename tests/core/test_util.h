@@ -17,6 +17,7 @@
 #include "ops/core/row_layout.h"
 #include "ops/core/table.h"
 #include "ops/core/unique.h"
+#include "ops/core/virtual_batch.h"
 
 namespace sfctr {
 
@@ -87,6 +88,13 @@ inline std::vector<float> Initial(const RowLayout& layout, int64_t id) {
   return row;
 }
 
+// The gradient of one use.
+struct Gradient {
+  std::shared_ptr<VirtualBatch> batch;
+  Positions positions;
+  std::vector<Columns<const float>> columns;  // per column group, [num_outputs, dim]
+};
+
 // A use of a table, its arrays, and what a lookup of it returned.
 class TestUse {
  public:
@@ -95,7 +103,8 @@ class TestUse {
     inverse_.resize(ids_.size());
     InlineExecutor executor;
     unique_ids_.resize(Unique(ids_.data(), size(), padding_id, unique_ids_.data(), inverse_.data(), &executor));
-    rows_.assign(unique_ids_.size(), kNoRow);
+    inverse_.resize(ids_.size());
+    batch_ = std::make_shared<VirtualBatch>(Virtualize(ids_.data(), size(), padding_id, inverse_.data(), &executor));
   }
 
   TestUse& Combine(Combiner combiner, std::vector<int64_t> splits, std::vector<float> weights = {}) {
@@ -109,7 +118,13 @@ class TestUse {
   const std::vector<int64_t>& ids() const { return ids_; }
   const std::vector<int64_t>& unique_ids() const { return unique_ids_; }
   const std::vector<int32_t>& inverse() const { return inverse_; }
-  const std::vector<uint32_t>& rows() const { return rows_; }
+  // Row numbers that the last lookup of `table` has found and its update will use.
+  std::vector<uint32_t> rows(Table* table) const {
+    const Buffer<uint32_t>& rows = Part(table)->looked_up->rows;
+    return {rows.data(), rows.data() + rows.size()};
+  }
+  const std::shared_ptr<VirtualBatch>& batch() const { return batch_; }
+  std::shared_ptr<TableBatch> Part(Table* table) const { return table->PartOf(batch_.get()); }
   // Outputs of the last lookup, [num_outputs, embedding_floats].
   const std::vector<float>& values() const { return values_; }
 
@@ -124,14 +139,6 @@ class TestUse {
     return positions;
   }
 
-  Use use() const {
-    Use use;
-    use.unique_ids = unique_ids_.data();
-    use.num_unique = static_cast<int64_t>(unique_ids_.size());
-    use.positions = positions();
-    return use;
-  }
-
   Status Lookup(Table* table, bool training, Executor* executor) {
     const int64_t width = table->layout().embedding_floats();
     values_.assign((positions().num_outputs() + 1) * width, NAN);  // one row more: an empty vector has no address
@@ -140,7 +147,7 @@ class TestUse {
       outputs.push_back({values_.data() + group.embedding_offset, width, group.dim});
     }
     values_.resize(positions().num_outputs() * width);
-    return table->Lookup(use(), outputs, training, rows_.data(), executor);
+    return table->Lookup(Part(table).get(), positions(), outputs, training, executor);
   }
 
   // `values`: one matrix [num_outputs, dim] per column group, one after the other. The use keeps a copy of it and of
@@ -148,8 +155,8 @@ class TestUse {
   Gradient MakeGradient(const RowLayout& layout, std::vector<float> values) const {
     const auto owner = std::make_shared<std::pair<TestUse, std::vector<float>>>(*this, std::move(values));
     Gradient gradient;
-    gradient.use = owner->first.use();
-    gradient.rows = owner->first.rows_.data();
+    gradient.batch = batch_;
+    gradient.positions = owner->first.positions();
     const float* data = owner->second.data();
     for (const ColumnGroup& group : layout.groups()) {
       gradient.columns.push_back({data, group.dim, group.dim});
@@ -163,7 +170,7 @@ class TestUse {
   std::vector<int64_t> ids_;
   std::vector<int64_t> unique_ids_;
   std::vector<int32_t> inverse_;
-  std::vector<uint32_t> rows_;
+  std::shared_ptr<VirtualBatch> batch_;
   Combiner combiner_ = Combiner::kNone;
   std::vector<int64_t> splits_;
   std::vector<float> weights_;
@@ -176,10 +183,19 @@ inline Status PushAll(Table* table, const std::vector<Gradient>& gradients, cons
                       Executor* executor, bool push = true) {
   std::vector<RowGradients> sums(gradients.size());
   for (size_t i = 0; i < gradients.size(); ++i) {
-    SFCTR_RETURN_IF_ERROR(table->Sum(gradients[i], executor, &sums[i]));
+    SFCTR_RETURN_IF_ERROR(table->Sum(table->PartOf(gradients[i].batch.get()), gradients[i].positions,
+                                     gradients[i].columns, executor, &sums[i]));
   }
   SFCTR_RETURN_IF_ERROR(table->CheckLearningRates(learning_rates));
   return push ? table->Push(std::move(sums), learning_rates, executor) : Status();
+}
+
+// Figures of a table that has no error to report.
+inline TableStats StatsOf(Table* table, bool flush, Executor* executor) {
+  TableStats stats{};
+  const Status status = table->Stats(flush, &stats, executor);
+  if (!status.ok()) stats.step = -1;
+  return stats;
 }
 
 }  // namespace sfctr

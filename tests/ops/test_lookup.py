@@ -70,12 +70,12 @@ def test_gradients_of_another_shape():
     t = table()
     library = load_library()
     shared = {"features": ["f"], "combiners": ["none"], "has_weights": [False]}
+    virtual_ids, batches = sf.ops.virtualize([[tf.constant([1, 2], tf.int64)]], [None])
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"f, table 't': gradients must have 4 elements"):
         library.sfctr_apply_gradients(
             handles=[t.handle],
-            unique_ids=[tf.constant([1, 2], tf.int64)],
-            inverse=[tf.constant([0, 1])],
-            rows=[tf.constant([-1, -1])],
+            batches=batches,
+            virtual_ids=virtual_ids[0],
             splits=[],
             weights=[],
             gradients=[tf.ones((2, 3))],

@@ -8,6 +8,7 @@ from tf_sfctr.data._parquet import parquet
 from tf_sfctr.data._quantiles import quantile_boundaries
 from tf_sfctr.data._synthetic import CRITEO_TABLE_SIZES, Synthetic, synthetic
 from tf_sfctr.data._tfrecord import tfrecord
+from tf_sfctr.data._virtualize import virtualize
 from tf_sfctr.data._writers import write_criteo_tsv, write_parquet, write_tfrecord
 from tf_sfctr.data.ids import fingerprint, hash_ids, hash_strings, stock_hash_ids, stock_hash_strings
 
@@ -27,6 +28,7 @@ __all__ = [
     "stock_hash_strings",
     "synthetic",
     "tfrecord",
+    "virtualize",
     "write_criteo_tsv",
     "write_parquet",
     "write_tfrecord",

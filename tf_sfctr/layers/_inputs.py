@@ -11,6 +11,7 @@ import tensorflow as tf
 from tf_sfctr import ops
 from tf_sfctr.data.ids import hash_ids, hash_strings
 from tf_sfctr.table import EmbeddingTable
+from tf_sfctr.virtual import VirtualIds
 
 ACCEPTED = "integers (int32, int64, uint64, ...) or strings"
 
@@ -63,7 +64,7 @@ def read_inputs(
     Args:
       where: layer and feature, for error texts.
       table: its table.
-      ids: dense of any rank, ragged with a ragged last axis, or sparse of rank 2 (with a combiner).
+      ids: dense of any rank, raw or `VirtualIds`, ragged with a ragged last axis, or sparse of rank 2 (with a combiner).
       weights: of the same structure as ids, or None.
       combiner: reduces the last axis; None keeps it.
       padding_id: see `ops.Use`.
@@ -72,16 +73,19 @@ def read_inputs(
       TypeError: wrong dtype.
       ValueError: wrong rank, or weights without combiner.
     """
+    batch = None
+    if isinstance(ids, VirtualIds):
+        batch, ids = ids.batch, ids.values
     if weights is not None and combiner is None:
         raise ValueError(
             f"{where}: weights must come with a combiner; got combiner None. Set combiner='sum' or another."
         )
 
     def use(flat: tf.Tensor, splits: tf.Tensor | None, flat_weights: Any) -> ops.Use:
-        flat, padding = _to_int64(where, flat, padding_id)
+        flat, padding = (flat, None) if batch is not None else to_int64(where, flat, padding_id)
         if flat_weights is not None:
             flat_weights = tf.reshape(tf.cast(flat_weights, tf.float32), [-1])
-        return ops.Use(table, flat, where, padding, combiner, splits, flat_weights)
+        return ops.Use(table, flat, where, padding, combiner, splits, flat_weights, batch)
 
     if isinstance(ids, tf.SparseTensor):
         return _read_sparse(where, ids, weights, combiner, use)
@@ -114,7 +118,7 @@ def read_inputs(
     return Bags(use(tf.reshape(ids, [-1]), splits, weights), finish)
 
 
-def _to_int64(where: str, ids: tf.Tensor, padding_id: Any) -> tuple[tf.Tensor, int | None]:
+def to_int64(where: str, ids: tf.Tensor, padding_id: Any) -> tuple[tf.Tensor, int | None]:
     """Ids of a table, and its padding id, by the same law. A table's ids are its own: no feature's name salts them."""
     check_dtype(where, ids.dtype)
     is_text = ids.dtype == tf.string

@@ -12,6 +12,7 @@ from tf_sfctr.config import check_combiner
 from tf_sfctr.layers import _inputs
 from tf_sfctr.layers._base import TableLayer
 from tf_sfctr.table import EmbeddingTable
+from tf_sfctr.virtual import VirtualIds
 
 
 @keras.saving.register_keras_serializable(package="tf_sfctr")
@@ -38,11 +39,13 @@ class CachedEmbedding(TableLayer):
       padding_id: id (a string where ids are strings) that reads as zeros and gets no update; None for none.
       mask_zero: as in Keras: id 0 is masked for later layers.
       seed: of the initial values.
+      cache: `CacheConfig`, or a `MixCache` to share: rows in device memory in front of the table; None for none.
       **kwargs: of `keras.layers.Layer`.
 
     Call with:
       inputs: int32, int64, uint64 or string ids: dense of any shape, `tf.RaggedTensor` whose last axis is ragged, or
-        `tf.SparseTensor` of rank 2 in row-major order (with a combiner). Strings and uint64 go through
+        `tf.SparseTensor` of rank 2 in row-major order (with a combiner); or the `VirtualIds` that
+        `tf_sfctr.data.virtualize` makes of dense ids. Strings and uint64 go through
         `tf_sfctr.data.hash_strings` and `hash_ids`, without a feature's name: a table's ids are its own.
       weights: float, of the structure of `inputs`; with a combiner.
 
@@ -66,6 +69,7 @@ class CachedEmbedding(TableLayer):
         padding_id: int | str | None = None,
         mask_zero: bool = False,
         seed: int | None = None,
+        cache: Any = None,
         **kwargs: Any,
     ) -> None:
         """See the class."""
@@ -82,6 +86,7 @@ class CachedEmbedding(TableLayer):
             embeddings_initializer=embeddings_initializer,
             seed=seed,
             name=self.name,
+            cache=cache,
         )
         self._add_tables({self.name: self.table})
 
@@ -94,6 +99,7 @@ class CachedEmbedding(TableLayer):
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         """Mask of the ids other than 0, if `mask_zero`."""
         del mask
+        inputs = inputs.ids() if isinstance(inputs, VirtualIds) else inputs
         return keras.ops.not_equal(inputs, 0) if self.mask_zero and self.combiner is None else None
 
     def compute_output_shape(self, input_shape: Any, weights_shape: Any = None) -> Any:

@@ -135,7 +135,8 @@ def _fuse(bags: list[_inputs.Bags]) -> tuple[list[ops.Use], list[list[int]]]:
     groups: dict[Any, list[int]] = {}
     for index, bag in enumerate(bags):
         use = bag.use
-        key = (id(use.table), use.padding_id) if use.combiner is None and use.ids.shape.rank is not None else index
+        alike = use.combiner is None and use.ids.shape.rank is not None
+        key = (id(use.table), use.padding_id, use.batch is None) if alike else index
         groups.setdefault(key, []).append(index)
     uses = []
     for members in groups.values():
@@ -143,7 +144,9 @@ def _fuse(bags: list[_inputs.Bags]) -> tuple[list[ops.Use], list[list[int]]]:
         if len(members) > 1:
             ids = tf.concat([tf.reshape(bags[i].use.ids, [-1]) for i in members], 0)
             feature = ", ".join(bags[i].use.feature for i in members[:3]) + (", ..." if len(members) > 3 else "")
-            use = ops.Use(use.table, ids, feature, use.padding_id)
+            batches = [bags[i].use.batch for i in members]
+            batch = None if use.batch is None else ops.join_batches(batches)
+            use = ops.Use(use.table, ids, feature, use.padding_id, batch=batch)
         uses.append(use)
     return uses, list(groups.values())
 

@@ -39,6 +39,7 @@ class DeepFM(keras.Model):
       embeddings_initializer: of the vectors; first-order weights start at 0.
       input_dim: size of the vocabulary of all features together; None for any 64-bit ids, as the readers make them.
       seed: of the table's initial values; None draws one.
+      cache: of the table, see `CachedEmbedding`.
       **kwargs: of `keras.Model`, such as `name`.
 
     Call with:
@@ -64,6 +65,7 @@ class DeepFM(keras.Model):
         embeddings_initializer: Any = "uniform",
         input_dim: int | None = None,
         seed: int | None = None,
+        cache: Any = None,
         **kwargs: Any,
     ) -> None:
         """See the class."""
@@ -75,6 +77,7 @@ class DeepFM(keras.Model):
             optimizer=embedding_optimizer,
             embeddings_initializer=["zeros", embeddings_initializer],
             seed=seed,
+            cache=cache,
             name="embedding",
         )
         weights, vectors = embedding(inputs["categorical"])  # [B, F, 1], [B, F, dim]
@@ -107,6 +110,7 @@ class DeepFM(keras.Model):
             "embeddings_initializer": table["embeddings_initializer"][1],
             "input_dim": input_dim,
             "seed": table["seed"],
+            "cache": table["cache"],
         }
 
     @property
