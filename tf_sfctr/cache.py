@@ -15,7 +15,7 @@ from tf_sfctr.config import CacheConfig
 if TYPE_CHECKING:
     from tf_sfctr.table import EmbeddingTable
 
-__all__ = ["STAGES", "CacheStats", "MixCache", "Interval"]
+__all__ = ["STAGES", "CacheStats", "Interval", "MixCache"]
 
 # As ops/core/stage_log.h numbers them.
 STAGES = ("dedup", "plan", "write_back", "fetch", "wait", "train")

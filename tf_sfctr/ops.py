@@ -106,7 +106,7 @@ def join_batches(batches: Sequence[tf.Tensor]) -> tf.Tensor:
 
 
 def announce(tables: Sequence[EmbeddingTable], batches: Sequence[tf.Tensor]) -> tf.Operation:
-    """Tells the caches of tables that batches, one per table, will be trained in the step after those announced before."""
+    """Tells the caches of tables that batches, one per table, will be trained after those announced before."""
     return load_library().sfctr_announce([table.handle for table in tables], batches)
 
 

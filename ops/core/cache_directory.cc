@@ -69,7 +69,42 @@ void CacheDirectory::Find(int table, const int64_t* ids, int64_t num_ids, uint32
   ForEachFound(table, ids, num_ids, [&](int64_t i, uint32_t slot) { slots[i] = slot; });
 }
 
+uint64_t CacheDirectory::Score(const Entry& entry) const {
+  if (policy_ == CachePolicy::kLru) return entry.last_use;
+  const uint64_t frequency = static_cast<uint64_t>(entry.num_uses) << 32 | entry.last_use;
+  if (policy_ == CachePolicy::kLfu || !IsFuture(entry.future_use, now_)) return frequency;
+  const uint64_t nearness = 0x8000u - static_cast<uint16_t>(entry.future_use - now_);
+  return uint64_t{1} << 63 | nearness << 40 | frequency;
+}
+
+template <typename IsFreeToGo>
+void CacheDirectory::FindCandidates(int64_t wanted, const IsFreeToGo& is_free_to_go) {
+  const bool halve = num_given_up_ >= num_slots_;
+  if (halve) num_given_up_ = 0;
+  const auto keep = static_cast<size_t>(std::max(wanted, num_slots_ / kSlotsPerCandidate));
+  candidates_.clear();
+  candidates_.reserve(2 * keep);
+  uint64_t limit = ~uint64_t{0};  // scores above it are not among the lowest `keep`
+  for (int64_t slot = 0; slot < num_fresh_; ++slot) {
+    Entry& entry = entries_[slot];
+    if (halve) entry.num_uses = static_cast<uint8_t>((entry.num_uses + 1) / 2);
+    if (entry.last_use == kFree || !is_free_to_go(static_cast<uint32_t>(slot))) continue;
+    const uint64_t score = Score(entry);
+    if (score > limit) continue;
+    candidates_.push_back({score, static_cast<uint32_t>(slot)});
+    if (candidates_.size() == 2 * keep) {
+      std::nth_element(candidates_.begin(), candidates_.begin() + (keep - 1), candidates_.end());
+      candidates_.resize(keep);
+      limit = candidates_.back().score;
+    }
+  }
+  std::sort(candidates_.begin(), candidates_.end());
+  if (candidates_.size() > keep) candidates_.resize(keep);
+  std::reverse(candidates_.begin(), candidates_.end());
+}
+
 Status CacheDirectory::Select(int table, const int64_t* ids, int64_t num_ids, uint32_t step, uint32_t oldest_unfinished,
+                              const std::function<void(std::vector<bool>*)>& mark_in_flight,
                               CacheSelection* selection) {
   selection->slots = Buffer<uint32_t>(num_ids);
   selection->misses.clear();
@@ -97,7 +132,7 @@ Status CacheDirectory::Select(int table, const int64_t* ids, int64_t num_ids, ui
       if (searched) break;
       searched = true;
       selection->victims.clear();
-      FindCandidates(num_victims, oldest_unfinished);
+      FindCandidates(num_victims, [&](uint32_t slot) { return entries_[slot].last_use < oldest_unfinished; });
       continue;
     }
     const Candidate candidate = candidates_.back();
@@ -108,12 +143,23 @@ Status CacheDirectory::Select(int table, const int64_t* ids, int64_t num_ids, ui
     }
   }
   if (static_cast<int64_t>(selection->victims.size()) >= num_victims) return Status();
-  candidates_.clear();
-  int64_t num_pinned = 0;
-  for (int64_t slot = 0; slot < num_fresh_; ++slot) {
-    num_pinned += entries_[slot].last_use != kFree && entries_[slot].last_use >= oldest_unfinished;
+  // A batch that stays unfinished for long holds back what was used since; look at what it really uses.
+  std::vector<bool> in_flight(num_slots_);
+  mark_in_flight(&in_flight);
+  for (int64_t i = 0; i < num_ids; ++i) {
+    if (selection->slots[i] != kNoSlot) in_flight[selection->slots[i]] = true;
   }
-  const std::string needed = std::to_string(num_pinned + num_misses);
+  FindCandidates(num_victims, [&](uint32_t slot) { return !in_flight[slot]; });
+  const auto num_found = static_cast<int64_t>(candidates_.size());
+  selection->victims.clear();
+  for (int64_t i = 1; i <= std::min(num_found, num_victims); ++i) {
+    selection->victims.push_back(candidates_[num_found - i].slot);
+  }
+  candidates_.clear();  // not all of them pass the usual test
+  if (num_found >= num_victims) return Status();
+  selection->victims.clear();
+  const auto num_in_flight = static_cast<int64_t>(std::count(in_flight.begin(), in_flight.end(), true));
+  const std::string needed = std::to_string(num_in_flight + num_misses);
   return ResourceExhausted("the batches in flight need " + needed + " slots; the cache has " +
                            std::to_string(num_slots_) + ". Give it at least " + needed +
                            " rows, or lower the batch size.");
@@ -184,39 +230,6 @@ void CacheDirectory::ForEachSlot(int table, const std::function<void(uint32_t sl
   for (int64_t slot = 0; slot < num_fresh_; ++slot) {
     if (entries_[slot].last_use != kFree && entries_[slot].table == table) body(static_cast<uint32_t>(slot));
   }
-}
-
-uint64_t CacheDirectory::Score(const Entry& entry) const {
-  if (policy_ == CachePolicy::kLru) return entry.last_use;
-  const uint64_t frequency = static_cast<uint64_t>(entry.num_uses) << 32 | entry.last_use;
-  if (policy_ == CachePolicy::kLfu || !IsFuture(entry.future_use, now_)) return frequency;
-  const uint64_t nearness = 0x8000u - static_cast<uint16_t>(entry.future_use - now_);
-  return uint64_t{1} << 63 | nearness << 40 | frequency;
-}
-
-void CacheDirectory::FindCandidates(int64_t wanted, uint32_t oldest_unfinished) {
-  const bool halve = num_given_up_ >= num_slots_;
-  if (halve) num_given_up_ = 0;
-  const auto keep = static_cast<size_t>(std::max(wanted, num_slots_ / kSlotsPerCandidate));
-  candidates_.clear();
-  candidates_.reserve(2 * keep);
-  uint64_t limit = ~uint64_t{0};  // scores above it are not among the lowest `keep`
-  for (int64_t slot = 0; slot < num_fresh_; ++slot) {
-    Entry& entry = entries_[slot];
-    if (halve) entry.num_uses = static_cast<uint8_t>((entry.num_uses + 1) / 2);
-    if (entry.last_use >= oldest_unfinished) continue;  // free ones too
-    const uint64_t score = Score(entry);
-    if (score > limit) continue;
-    candidates_.push_back({score, static_cast<uint32_t>(slot)});
-    if (candidates_.size() == 2 * keep) {
-      std::nth_element(candidates_.begin(), candidates_.begin() + (keep - 1), candidates_.end());
-      candidates_.resize(keep);
-      limit = candidates_.back().score;
-    }
-  }
-  std::sort(candidates_.begin(), candidates_.end());
-  if (candidates_.size() > keep) candidates_.resize(keep);
-  std::reverse(candidates_.begin(), candidates_.end());
 }
 
 void CacheDirectory::Insert(int table, int64_t id, uint32_t slot) {

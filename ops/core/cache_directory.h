@@ -3,7 +3,8 @@
 //
 // It lives on the host and mirrors the device exactly, so what is missing is known without asking the device. It
 // serves one or several tables; a row is named by (table, id). Every plan for a batch has a step number; the last step
-// that used a row is its pin: a row is never given up while a batch of that step, or an earlier one, is unfinished.
+// that used a row is its pin: a row is not given up while a batch of that step, or an earlier one, is unfinished. Only
+// where that leaves too few is it asked which rows the unfinished batches really use.
 //
 // Policies, all of which look at whole batches: a row used in a batch counts once, however often it occurs there.
 //   LRU         gives up the row whose last use is longest ago.
@@ -11,7 +12,8 @@
 //               halved each time as many rows as there are slots have been given up, so that old fame fades.
 //   look-ahead  is told the ids of the coming batches. Gives up, by LFU, rows that none of them uses; if there are no
 //               more of those, the row whose last known use is furthest in the future.
-// The order of victims is exact: candidates are the lowest of all rows, and one that was used since is passed over.
+// Victims are taken from candidates, the lowest 1/32 of the rows that no batch used at the time of a search; one that
+// was used since is passed over. For LRU their order is exact.
 //
 // Memory: 16 bytes of entry, 4 / 0.6 of buckets and 1 of candidates a slot.
 //
@@ -51,11 +53,12 @@ class CacheDirectory {
   int64_t memory_bytes() const;
   CachePolicy policy() const { return policy_; }
 
-  // Finds the slots of a batch's ids, pins them to `step`, and chooses victims for what is missing among the rows last
-  // used before step `oldest_unfinished`. Error with the number of slots needed if there are not enough: then only pins
-  // have changed. REQUIRES: distinct ids; steps that rise from 1; oldest_unfinished <= step.
+  // Finds the slots of a batch's ids, pins them to `step`, and chooses victims for what is missing: among the rows last
+  // used before step `oldest_unfinished`; if they are too few, among all that `mark_in_flight`, called with a bit per
+  // slot, leaves unmarked. Error with the number of slots needed if there are not enough: then only pins have changed.
+  // REQUIRES: distinct ids; steps that rise from 1; oldest_unfinished <= step.
   Status Select(int table, const int64_t* ids, int64_t num_ids, uint32_t step, uint32_t oldest_unfinished,
-                CacheSelection* selection);
+                const std::function<void(std::vector<bool>*)>& mark_in_flight, CacheSelection* selection);
 
   // Replaces the victims of the last Select() by its misses, and fills in their slots.
   void Commit(int table, const int64_t* ids, uint32_t step, CacheSelection* selection);
@@ -114,9 +117,9 @@ class CacheDirectory {
   void ForEachFound(int table, const int64_t* ids, int64_t num_ids, const Body& body) const;
   // Rows with a low score go first.
   uint64_t Score(const Entry& entry) const;
-  // Fills `candidates_` with the lowest-scored rows last used before `oldest_unfinished`; at least `wanted` if there
-  // are.
-  void FindCandidates(int64_t wanted, uint32_t oldest_unfinished);
+  // Fills `candidates_` with the lowest-scored rows whose slots are free to go; at least `wanted` if there are.
+  template <typename IsFreeToGo>
+  void FindCandidates(int64_t wanted, const IsFreeToGo& is_free_to_go);
   void Insert(int table, int64_t id, uint32_t slot);
   void Erase(uint32_t slot);
 

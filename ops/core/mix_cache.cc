@@ -73,31 +73,42 @@ void MixCache::Detach(int number) {
   if (directory_ != nullptr) directory_->Drop(number);
 }
 
+Announcement::~Announcement() {
+  std::shared_ptr<const BatchRows> rows;  // goes after the lock, which its pin takes
+  std::lock_guard<std::mutex> lock(state->mutex);
+  preparation->phase = MixCache::Preparation::Phase::kOver;
+  rows.swap(preparation->rows);
+  state->Change();
+}
+
 void MixCache::Announce(int table, const std::shared_ptr<TableBatch>& batch, int64_t number) {
   stages_.Add(Stage::kDedup, number, batch->unique->begin, batch->unique->end);
   if (options_.prepare_ahead == 0) return;
   std::lock_guard<std::mutex> lock(state_->mutex);
-  if (batch->phase != TableBatch::Phase::kIdle) return;
-  batch->phase = TableBatch::Phase::kAnnounced;
+  if (batch->announcement != nullptr) return;
   batch->number = number;
-  announced_.push_back({table, number, batch});
-  if (options_.policy == CachePolicy::kLookAhead) to_note_.push_back(announced_.back());
-  ++state_->version;
-  state_->changed.notify_all();
+  auto preparation = std::make_shared<Preparation>(table, number, batch->unique);
+  batch->announcement = std::make_shared<Announcement>(state_, preparation);
+  if (options_.policy == CachePolicy::kLookAhead) to_note_.push_back(preparation);
+  announced_.push_back(std::move(preparation));
+  state_->Change();
 }
 
 std::shared_ptr<const BatchRows> MixCache::TakePrepared(int table, TableBatch* batch) {
   const Clock::time_point begin = Clock::now();
-  std::unique_lock<std::mutex> lock(state_->mutex);
-  if (batch->phase == TableBatch::Phase::kIdle) return nullptr;
-  // Ends, since a preparation is finite work that waits for nothing.
-  state_->changed.wait(lock, [&] { return batch->phase != TableBatch::Phase::kPreparing; });
-  std::shared_ptr<const BatchRows> rows = std::move(batch->prepared);
-  batch->prepared = nullptr;
-  batch->phase = TableBatch::Phase::kIdle;  // the queues pass over it
-  ++state_->version;
-  state_->changed.notify_all();
-  lock.unlock();
+  std::shared_ptr<Announcement> announcement;  // goes after the lock
+  std::shared_ptr<const BatchRows> rows;
+  {
+    std::unique_lock<std::mutex> lock(state_->mutex);
+    if (batch->announcement == nullptr) return nullptr;
+    announcement = std::move(batch->announcement);
+    batch->announcement = nullptr;
+    Preparation& preparation = *announcement->preparation;
+    // Ends, since a preparation is finite work that waits for nothing.
+    state_->changed.wait(lock, [&] { return preparation.phase != Preparation::Phase::kPreparing; });
+    rows.swap(preparation.rows);
+    preparation.phase = Preparation::Phase::kOver;
+  }
   stages_.Add(Stage::kWait, batch->number, begin, Clock::now());
   if (rows != nullptr) ++num_prepared_[table];
   return rows;
@@ -108,22 +119,22 @@ Status MixCache::Acquire(int table, TableBatch* batch, Executor* executor, std::
   if (*rows != nullptr) return Status();
   const Clock::time_point begin = Clock::now();
   const auto lock = Lock();
-  Status status = Plan(table, *batch, executor, rows);
+  Status status = Plan(table, *batch->unique, batch->number, executor, rows);
   // What was prepared for other batches can be prepared once more; this one is wanted now.
-  if (!status.ok() && DropPrepared()) status = Plan(table, *batch, executor, rows);
+  if (!status.ok() && DropPrepared()) status = Plan(table, *batch->unique, batch->number, executor, rows);
   stages_.Add(Stage::kWait, batch->number, begin, Clock::now());
   return status;
 }
 
 bool MixCache::DropPrepared() {
-  std::vector<std::shared_ptr<TableBatch>> batches;  // may be the last to hold them: they go after the lock
-  std::vector<std::shared_ptr<const BatchRows>> dropped;
+  std::vector<std::shared_ptr<const BatchRows>> dropped;  // go after the lock, which their pins take
   std::lock_guard<std::mutex> lock(state_->mutex);
   for (auto it = prepared_.rbegin(); it != prepared_.rend(); ++it) {
-    const std::shared_ptr<TableBatch>& batch = batches.emplace_back(it->batch.lock());
-    if (batch == nullptr || batch->phase != TableBatch::Phase::kPrepared) continue;
-    batch->phase = TableBatch::Phase::kAnnounced;
-    dropped.push_back(std::move(batch->prepared));
+    Preparation& preparation = **it;
+    if (preparation.phase != Preparation::Phase::kPrepared) continue;
+    preparation.phase = Preparation::Phase::kAnnounced;
+    dropped.push_back(std::move(preparation.rows));
+    preparation.rows = nullptr;
     announced_.push_front(*it);
   }
   prepared_.clear();
@@ -154,26 +165,33 @@ Status MixCache::EnsureMemory() {
   return Status();
 }
 
-Status MixCache::Plan(int table, const TableBatch& batch, Executor* executor, std::shared_ptr<const BatchRows>* rows) {
+Status MixCache::Plan(int table, const UniqueIds& unique, int64_t number, Executor* executor,
+                      std::shared_ptr<const BatchRows>* rows) {
   AttachedTable& attached = tables_[table];
   if (attached.store == nullptr) return FailedPrecondition("the table is gone. Keep it while its batches are used.");
   SFCTR_RETURN_IF_ERROR(EnsureMemory());
-  const UniqueIds& unique = *batch.unique;
   const int64_t* const ids = unique.ids.data();
   const Clock::time_point begin = Clock::now();
   const uint32_t step = ++step_;
-  uint32_t oldest;
-  {
-    std::lock_guard<std::mutex> lock(state_->mutex);
-    state_->unfinished.insert(step);
-    oldest = *state_->unfinished.begin();
-  }
   auto planned = std::make_shared<BatchRows>();
   auto pin = std::make_shared<Pin>(state_, step);
   planned->pin = pin;
-  if (batch.number > 0) directory_->Arrive(static_cast<uint32_t>(batch.number));
+  uint32_t oldest;
+  {
+    std::lock_guard<std::mutex> lock(state_->mutex);
+    state_->unfinished[step] = planned.get();
+    oldest = state_->unfinished.begin()->first;
+  }
+  if (number > 0) directory_->Arrive(static_cast<uint32_t>(number));
+  const auto mark_in_flight = [&](std::vector<bool>* marks) {
+    // What is destroyed waits for this lock, in its pin, before its slots go.
+    std::lock_guard<std::mutex> lock(state_->mutex);
+    for (const auto& [its_step, batch] : state_->unfinished) {
+      for (int64_t i = 0; i < batch->rows.size(); ++i) (*marks)[batch->rows[i]] = true;
+    }
+  };
   CacheSelection selection;
-  SFCTR_RETURN_IF_ERROR(directory_->Select(table, ids, unique.num_unique, step, oldest, &selection));
+  SFCTR_RETURN_IF_ERROR(directory_->Select(table, ids, unique.num_unique, step, oldest, mark_in_flight, &selection));
   const Clock::time_point selected = Clock::now();
   int64_t num_written = 0;
   SFCTR_RETURN_IF_ERROR(WriteBackSlots(selection.victims, &num_written, executor));
@@ -188,7 +206,6 @@ Status MixCache::Plan(int table, const TableBatch& batch, Executor* executor, st
   stats.num_ids += unique.num_ids;
   stats.num_unique += unique.num_unique;
   stats.num_fetched += static_cast<int64_t>(selection.misses.size());
-  const int64_t number = batch.number;
   stages_.Add(Stage::kPlan, number, begin, selected);
   if (num_written > 0) stages_.Add(Stage::kWriteBack, number, selected, written);
   stages_.Add(Stage::kPlan, number, written, committed);
@@ -293,81 +310,67 @@ Status MixCache::WriteBack(int table, Executor* executor) {
   return WriteBackSlots(slots, &num_written, executor);
 }
 
-std::shared_ptr<TableBatch> MixCache::NextToPrepare(Announced* announced,
-                                                    std::vector<std::shared_ptr<TableBatch>>* held) {
-  const auto is_in = [&](const Announced& entry, TableBatch::Phase phase) {
-    const std::shared_ptr<TableBatch>& batch = held->emplace_back(entry.batch.lock());
-    return batch != nullptr && batch->phase == phase && batch->number == entry.number;
-  };
-  prepared_.erase(std::remove_if(prepared_.begin(), prepared_.end(),
-                                 [&](const Announced& e) { return !is_in(e, TableBatch::Phase::kPrepared); }),
-                  prepared_.end());
-  while (!announced_.empty() && !is_in(announced_.front(), TableBatch::Phase::kAnnounced)) announced_.pop_front();
+std::shared_ptr<MixCache::Preparation> MixCache::NextToPrepare() {
+  using Phase = Preparation::Phase;
+  prepared_.erase(
+      std::remove_if(prepared_.begin(), prepared_.end(), [](const auto& p) { return p->phase != Phase::kPrepared; }),
+      prepared_.end());
+  while (!announced_.empty() && announced_.front()->phase != Phase::kAnnounced) announced_.pop_front();
   if (announced_.empty()) return nullptr;
   // Batches with the same number (of several tables) are trained in the same step.
-  std::set<int64_t> steps_ahead{announced_.front().number};
-  for (const Announced& entry : prepared_) steps_ahead.insert(entry.number);
+  std::set<int64_t> steps_ahead{announced_.front()->number};
+  for (const auto& prepared : prepared_) steps_ahead.insert(prepared->number);
   if (static_cast<int64_t>(steps_ahead.size()) > options_.prepare_ahead) return nullptr;
-  *announced = announced_.front();
-  return held->back();
+  return announced_.front();
 }
 
 void MixCache::ManageHost() {
+  using Phase = Preparation::Phase;
   ThreadExecutor threads(options_.num_threads);
   int64_t failed_version = -1;  // nothing has changed since the slots did not suffice
   while (true) {
-    std::vector<std::shared_ptr<TableBatch>> held;  // may be the last to hold them: they go without the lock
-    std::vector<Announced> to_note;
-    Announced next;
-    std::shared_ptr<TableBatch> batch;
+    std::vector<std::shared_ptr<Preparation>> to_note;
+    std::shared_ptr<Preparation> next;
     int64_t version;
     {
       std::unique_lock<std::mutex> lock(state_->mutex);
       if (state_->stop) return;
       to_note.swap(to_note_);
       version = state_->version;
-      if (version != failed_version) batch = NextToPrepare(&next, &held);
-      if (batch != nullptr) {
+      if (version != failed_version) next = NextToPrepare();
+      if (next != nullptr) {
         announced_.pop_front();
-        batch->phase = TableBatch::Phase::kPreparing;
+        next->phase = Phase::kPreparing;
       } else if (to_note.empty()) {
-        lock.unlock();
-        held.clear();  // or what was abandoned would stay as long as nothing else happens
-        lock.lock();
         state_->changed.wait(lock, [&] { return state_->stop || state_->version != version; });
         continue;
       }
     }
-    std::shared_ptr<const BatchRows> rows;
-    {
-      const auto plan_lock = Lock();
-      for (const Announced& announced : to_note) {
-        const std::shared_ptr<TableBatch>& noted = held.emplace_back(announced.batch.lock());
-        if (noted == nullptr || directory_ == nullptr) continue;
-        const UniqueIds& unique = *noted->unique;
-        directory_->Announce(announced.table, unique.ids.data(), unique.num_unique,
-                             static_cast<uint32_t>(announced.number));
-      }
-      // An error is not lost: the step's own Acquire() meets it again, with what was prepared for others dropped.
-      try {
-        if (batch != nullptr) Plan(next.table, *batch, &threads, &rows);
-      } catch (const std::bad_alloc&) {
-        rows = nullptr;
-      }
+    const auto plan_lock = Lock();
+    for (const auto& noted : to_note) {
+      if (directory_ == nullptr) break;
+      directory_->Announce(noted->table, noted->unique->ids.data(), noted->unique->num_unique,
+                           static_cast<uint32_t>(noted->number));
     }
-    if (batch == nullptr) continue;
+    if (next == nullptr) continue;
+    std::shared_ptr<const BatchRows> rows;  // goes after the state's lock, before the next plan, if nobody wants it
+    // An error is not lost: the step's own Acquire() meets it again, with what was prepared for others dropped.
+    try {
+      Plan(next->table, *next->unique, next->number, &threads, &rows);
+    } catch (const std::bad_alloc&) {
+      rows = nullptr;
+    }
     std::lock_guard<std::mutex> lock(state_->mutex);
-    if (rows != nullptr) {
-      batch->prepared = std::move(rows);
-      batch->phase = TableBatch::Phase::kPrepared;
-      prepared_.push_back(next);
-    } else {
-      batch->phase = TableBatch::Phase::kAnnounced;
-      announced_.push_front(next);
-      failed_version = version;
+    if (rows == nullptr) failed_version = version;
+    if (next->phase == Phase::kPreparing && rows != nullptr) {
+      next->phase = Phase::kPrepared;
+      next->rows.swap(rows);
+      prepared_.push_back(std::move(next));
+    } else if (next->phase == Phase::kPreparing) {
+      next->phase = Phase::kAnnounced;
+      announced_.push_front(std::move(next));
     }
     state_->changed.notify_all();
-    held.push_back(std::move(batch));
   }
 }
 

@@ -25,6 +25,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -107,12 +108,30 @@ class MixCache {
   StageLog* stages() { return &stages_; }
 
  private:
-  // What pins share with the cache, and may outlive it.
+  friend struct Announcement;
+
+  // An announced batch on its way through the Host-Manager. Guarded by the state's mutex, but for what is const.
+  struct Preparation {
+    enum class Phase { kAnnounced, kPreparing, kPrepared, kOver };  // over: taken by its step, or given up
+    Preparation(int its_table, int64_t its_number, std::shared_ptr<const UniqueIds> its_ids)
+        : table(its_table), number(its_number), unique(std::move(its_ids)) {}
+    const int table;
+    const int64_t number;
+    const std::shared_ptr<const UniqueIds> unique;
+    Phase phase = Phase::kAnnounced;
+    std::shared_ptr<const BatchRows> rows;  // in kPrepared only
+  };
+  // What batches and pins share with the cache, and may outlive it.
   struct State {
+    // Wakes who waits for a change.
+    void Change() {
+      ++version;
+      changed.notify_all();
+    }
     std::mutex mutex;
     std::condition_variable changed;
-    int64_t version = 0;                 // of what a failed preparation may wait for
-    std::multiset<uint32_t> unfinished;  // steps of plans that somebody holds
+    int64_t version = 0;
+    std::map<uint32_t, const BatchRows*> unfinished;  // plans that somebody holds, by step
     bool stop = false;
   };
   // Makes a step unfinished as long as it lives.
@@ -120,19 +139,12 @@ class MixCache {
     Pin(std::shared_ptr<State> its_state, uint32_t its_step) : state(std::move(its_state)), step(its_step) {}
     ~Pin() {
       std::lock_guard<std::mutex> lock(state->mutex);
-      state->unfinished.erase(state->unfinished.find(step));
-      if (!planned) return;
-      ++state->version;
-      state->changed.notify_all();
+      state->unfinished.erase(step);
+      if (planned) state->Change();
     }
     const std::shared_ptr<State> state;
     const uint32_t step;
     bool planned = false;
-  };
-  struct Announced {
-    int table;
-    int64_t number;
-    std::weak_ptr<TableBatch> batch;
   };
   struct AttachedTable {
     HostStore* store = nullptr;  // null once detached
@@ -143,7 +155,8 @@ class MixCache {
 
   // The rest REQUIRES plan_mutex_.
   Status EnsureMemory();
-  Status Plan(int table, const TableBatch& batch, Executor* executor, std::shared_ptr<const BatchRows>* rows);
+  Status Plan(int table, const UniqueIds& unique, int64_t number, Executor* executor,
+              std::shared_ptr<const BatchRows>* rows);
   // Finds or creates the host rows of the changed ones among `slots` and copies these there.
   Status WriteBackSlots(const std::vector<uint32_t>& slots, int64_t* num_written, Executor* executor);
   void Fetch(int table, const int64_t* ids, const CacheSelection& selection, Executor* executor);
@@ -151,9 +164,8 @@ class MixCache {
   bool DropPrepared();
 
   void ManageHost();
-  // The batch to be prepared next, or null. `held` gets what must not be destroyed under the lock. REQUIRES the state's
-  // lock.
-  std::shared_ptr<TableBatch> NextToPrepare(Announced* announced, std::vector<std::shared_ptr<TableBatch>>* held);
+  // The batch to be prepared next, or null. REQUIRES the state's lock.
+  std::shared_ptr<Preparation> NextToPrepare();
 
   bool is_changed(uint32_t slot) const {
     return (changed_[slot >> 6].load(std::memory_order_relaxed) >> (slot & 63)) & 1;
@@ -170,12 +182,20 @@ class MixCache {
   uint32_t step_ = 0;
 
   const std::shared_ptr<State> state_;
-  std::deque<Announced> announced_;  // guarded by the state's mutex
-  std::vector<Announced> to_note_;   // the same: look-ahead has not seen them yet
-  std::vector<Announced> prepared_;  // the same: not acquired yet
+  std::deque<std::shared_ptr<Preparation>> announced_;  // guarded by the state's mutex
+  std::vector<std::shared_ptr<Preparation>> to_note_;   // the same: look-ahead has not seen them yet
+  std::vector<std::shared_ptr<Preparation>> prepared_;  // the same: not acquired yet
   std::array<std::atomic<int64_t>, kMaxCacheTables> num_prepared_{};
   StageLog stages_;
   std::thread host_manager_;
+};
+
+struct Announcement {
+  Announcement(std::shared_ptr<MixCache::State> its_state, std::shared_ptr<MixCache::Preparation> its_preparation)
+      : state(std::move(its_state)), preparation(std::move(its_preparation)) {}
+  ~Announcement();
+  const std::shared_ptr<MixCache::State> state;
+  const std::shared_ptr<MixCache::Preparation> preparation;
 };
 
 }  // namespace sfctr

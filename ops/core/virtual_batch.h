@@ -8,6 +8,7 @@
 #define TF_SFCTR_OPS_CORE_VIRTUAL_BATCH_H_
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -30,8 +31,8 @@ struct UniqueIds {
 
 // Where the rows of a batch are: row numbers of the host store, or slots of the cache, pinned as long as this lives.
 struct BatchRows {
-  Buffer<uint32_t> rows;  // [num_unique]
-  std::shared_ptr<void> pin;
+  Buffer<uint32_t> rows;      // [num_unique]
+  std::shared_ptr<void> pin;  // goes before the rows
 };
 
 // Of a table: the lookups whose gradients are still due, and the lock of the protocol that waits for them. Batches
@@ -40,6 +41,9 @@ struct OpenLookups {
   std::mutex mutex;
   int64_t count = 0;  // guarded by mutex
 };
+
+// A cache's promise to prepare a batch (mix_cache.h). Its batch owns it alone: destroying it gives the promise up.
+struct Announcement;
 
 // What one table knows of one batch.
 struct TableBatch {
@@ -51,8 +55,6 @@ struct TableBatch {
     table->count -= std::min(table->count, open_lookups);
   }
 
-  enum class Phase { kIdle, kAnnounced, kPreparing, kPrepared };
-
   const std::shared_ptr<const UniqueIds> unique;
   const std::shared_ptr<OpenLookups> table;
 
@@ -61,10 +63,8 @@ struct TableBatch {
   std::shared_ptr<const BatchRows> looked_up;  // while some are
   Clock::time_point train_begin;
 
-  // Guarded by the cache's state lock.
-  Phase phase = Phase::kIdle;
-  int64_t number = 0;  // of the announcement; 0 without one
-  std::shared_ptr<const BatchRows> prepared;
+  std::atomic<int64_t> number{0};              // of its announcement; 0 without one
+  std::shared_ptr<Announcement> announcement;  // guarded by the cache's state lock
 };
 
 class VirtualBatch {
