@@ -174,5 +174,7 @@ class MixCache:
 def stats_of(handle: tf.Tensor) -> CacheStats:
     """Figures of the table with this handle."""
     counts, seconds = (np.asarray(value) for value in load_library().sfctr_cache_stats(handle))
-    by_stage = dict(zip(STAGES, (float(value) for value in seconds), strict=True))
-    return CacheStats(*(int(value) for value in counts), seconds=by_stage)
+    names = [field.name for field in dataclasses.fields(CacheStats)][:-1]
+    figures: dict[str, Any] = {name: int(value) for name, value in zip(names, counts, strict=True)}
+    figures["seconds"] = {stage: float(value) for stage, value in zip(STAGES, seconds, strict=True)}
+    return CacheStats(**figures)

@@ -64,7 +64,7 @@ def read_inputs(
     Args:
       where: layer and feature, for error texts.
       table: its table.
-      ids: dense of any rank, raw or `VirtualIds`, ragged with a ragged last axis, or (with a combiner) sparse of rank 2.
+      ids: dense of any rank, also `VirtualIds`, ragged with a ragged last axis, or sparse of rank 2 (with a combiner).
       weights: of the same structure as ids, or None.
       combiner: reduces the last axis; None keeps it.
       padding_id: see `ops.Use`.
